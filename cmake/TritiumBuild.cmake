@@ -1,0 +1,27 @@
+# Compile settings and the one function every source folder uses.
+
+add_library(tritium_settings INTERFACE)
+target_include_directories(tritium_settings INTERFACE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
+# No contraction of a*b+c: results must not depend on which instruction set a file happens to be compiled for.
+target_compile_options(tritium_settings INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -ffp-contract=off)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  target_compile_options(tritium_settings INTERFACE -Wno-restrict)  # false alarms in std::string of GCC 12
+endif()
+if(TRITIUM_WERROR)
+  target_compile_options(tritium_settings INTERFACE -Werror)
+endif()
+if(TRITIUM_SANITIZE)
+  target_compile_options(tritium_settings INTERFACE -fsanitize=${TRITIUM_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=undefined)
+  target_link_options(tritium_settings INTERFACE -fsanitize=${TRITIUM_SANITIZE})
+endif()
+if(TRITIUM_FUZZ)
+  target_compile_options(tritium_settings INTERFACE -fsanitize=fuzzer-no-link)
+endif()
+
+# tritium_library(NAME SOURCES ... [PUBLIC_LINKS ...] [PRIVATE_LINKS ...])
+# One static library per folder, called tritium_NAME; links between folders follow the layers of docs/architecture.md.
+function(tritium_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;PUBLIC_LINKS;PRIVATE_LINKS" ${ARGN})
+  add_library(tritium_${name} STATIC ${ARG_SOURCES})
+  target_link_libraries(tritium_${name} PUBLIC tritium_settings ${ARG_PUBLIC_LINKS} PRIVATE ${ARG_PRIVATE_LINKS})
+endfunction()

@@ -1,0 +1,121 @@
+#include "base/files.h"
+
+#include "base/try.h"
+
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <system_error>
+#include <unistd.h>
+
+namespace tritium {
+namespace fs = std::filesystem;
+
+std::string system_message(int code) { return std::error_code(code, std::generic_category()).message(); }
+
+namespace {
+
+Error file_error(const char* action, const fs::path& path, int code) {
+  const bool full = code == ENOSPC || code == EDQUOT;
+  return Error{full ? ErrorCode::does_not_fit : ErrorCode::failure,
+               std::string("cannot ") + action + " '" + path.string() + "': " + system_message(code), "",
+               full ? "free some space or choose another folder" : ""};
+}
+
+}  // namespace
+
+Result<std::string> read_file(const fs::path& path, std::uint64_t limit) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return file_error("open", path, errno);
+  struct stat info {};
+  if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
+    const int code = S_ISDIR(info.st_mode) ? EISDIR : EINVAL;
+    ::close(fd);
+    return file_error("read", path, code);
+  }
+  if (static_cast<std::uint64_t>(info.st_size) > limit) {
+    ::close(fd);
+    return Error{ErrorCode::failure, "'" + path.string() + "' has " + std::to_string(info.st_size) + " bytes, more than the limit of " +
+                                         std::to_string(limit), "", ""};
+  }
+  std::string out(static_cast<std::size_t>(info.st_size), '\0');
+  std::size_t done = 0;
+  while (done < out.size()) {
+    const ssize_t n = ::read(fd, out.data() + done, out.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) {
+      const int code = errno;
+      ::close(fd);
+      return file_error("read", path, code);
+    }
+    if (n == 0) break;  // the file shrank while we read it: what is there is what we return
+    done += static_cast<std::size_t>(n);
+  }
+  ::close(fd);
+  out.resize(done);
+  return out;
+}
+
+AtomicFile::AtomicFile(fs::path target, fs::path temporary, int fd)
+    : target_(std::move(target)), temporary_(std::move(temporary)), fd_(fd) {}
+
+AtomicFile::AtomicFile(AtomicFile&& other) noexcept
+    : target_(std::move(other.target_)), temporary_(std::move(other.temporary_)), fd_(std::exchange(other.fd_, -1)) {
+  other.temporary_.clear();
+}
+
+AtomicFile::~AtomicFile() {
+  if (fd_ >= 0) ::close(fd_);
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+}
+
+Result<AtomicFile> AtomicFile::create(const fs::path& target) {
+  std::error_code ignored;
+  if (fs::is_directory(target, ignored)) return file_error("write", target, EISDIR);
+  // ".name.XXXXXX.ext": hidden, in the same folder (rename must not cross file systems), extension kept for writers that look at it.
+  std::string name = (target.parent_path() / ("." + target.stem().string() + ".XXXXXX" + target.extension().string())).string();
+  const int fd = ::mkostemps(name.data(), static_cast<int>(target.extension().string().size()), O_CLOEXEC);
+  if (fd < 0) return file_error("create a file beside", target, errno);
+  mode_t mask = ::umask(0);
+  ::umask(mask);
+  ::fchmod(fd, 0666 & ~mask);
+  return AtomicFile(target, name, fd);
+}
+
+Result<void> AtomicFile::write(std::span<const std::uint8_t> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(fd_, bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return file_error("write", temporary_, errno);
+    bytes = bytes.subspan(static_cast<std::size_t>(n));
+  }
+  return {};
+}
+
+Result<void> AtomicFile::write(std::string_view text) {
+  return write(std::span(reinterpret_cast<const std::uint8_t*>(text.data()), text.size()));
+}
+
+Result<void> AtomicFile::commit() { return commit_as(target_); }
+
+Result<void> AtomicFile::commit_as(const fs::path& other_name) {
+  // The writer may have used its own descriptor: syncing ours flushes the same file.
+  if (::fsync(fd_) != 0) return file_error("flush", temporary_, errno);
+  if (::rename(temporary_.c_str(), other_name.c_str()) != 0) return file_error("rename to", other_name, errno);
+  temporary_.clear();
+  const fs::path folder = other_name.parent_path().empty() ? fs::path(".") : other_name.parent_path();
+  if (const int dir = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); dir >= 0) {
+    ::fsync(dir);
+    ::close(dir);
+  }
+  return {};
+}
+
+Result<void> write_file_atomically(const fs::path& target, std::string_view content) {
+  TRITIUM_TRY_ASSIGN(AtomicFile file, AtomicFile::create(target));
+  TRITIUM_TRY(file.write(content));
+  return file.commit();
+}
+
+}  // namespace tritium

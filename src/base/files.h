@@ -1,0 +1,51 @@
+// Small file helpers with precise errors, and files that appear under their final name only when complete.
+#pragma once
+
+#include <tritium/result.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tritium {
+
+// The whole file as bytes. Error: names the path and the system's reason; refuses files above `limit` bytes.
+Result<std::string> read_file(const std::filesystem::path& path, std::uint64_t limit = 256u << 20);
+
+// A file that is written under a temporary name in the target's own folder and gets its final name in commit().
+// Destroyed without commit, the temporary file is removed, so an unfinished file never carries the final name.
+class AtomicFile {
+ public:
+  static Result<AtomicFile> create(const std::filesystem::path& target);
+  AtomicFile(AtomicFile&& other) noexcept;
+  AtomicFile& operator=(AtomicFile&&) = delete;
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+  ~AtomicFile();
+
+  // For writers that open the file by name themselves (the extension of the target is kept).
+  [[nodiscard]] const std::filesystem::path& temporary_path() const { return temporary_; }
+  [[nodiscard]] const std::filesystem::path& target() const { return target_; }
+
+  Result<void> write(std::span<const std::uint8_t> bytes);
+  Result<void> write(std::string_view text);
+
+  // Flushes to disk and renames to the target (replacing an existing file) or to `other_name` in the same folder.
+  Result<void> commit();
+  Result<void> commit_as(const std::filesystem::path& other_name);
+
+ private:
+  AtomicFile(std::filesystem::path target, std::filesystem::path temporary, int fd);
+  std::filesystem::path target_, temporary_;
+  int fd_ = -1;
+};
+
+Result<void> write_file_atomically(const std::filesystem::path& target, std::string_view content);
+
+// The message of errno value `code`.
+std::string system_message(int code);
+
+}  // namespace tritium

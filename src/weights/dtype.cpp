@@ -1,0 +1,122 @@
+#include "weights/dtype.h"
+
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+namespace tritium {
+namespace {
+
+struct TypeRow {
+  DType type;
+  std::string_view name;
+  std::size_t size;
+};
+
+constexpr std::array<TypeRow, 16> kTypes = {{{DType::boolean, "BOOL", 1},
+                                             {DType::u8, "U8", 1},
+                                             {DType::i8, "I8", 1},
+                                             {DType::i16, "I16", 2},
+                                             {DType::u16, "U16", 2},
+                                             {DType::i32, "I32", 4},
+                                             {DType::u32, "U32", 4},
+                                             {DType::i64, "I64", 8},
+                                             {DType::u64, "U64", 8},
+                                             {DType::f8_e4m3, "F8_E4M3", 1},
+                                             {DType::f8_e5m2, "F8_E5M2", 1},
+                                             {DType::f8_e8m0, "F8_E8M0", 1},
+                                             {DType::f16, "F16", 2},
+                                             {DType::bf16, "BF16", 2},
+                                             {DType::f32, "F32", 4},
+                                             {DType::f64, "F64", 8}}};
+
+const TypeRow& row(DType type) { return kTypes[static_cast<std::size_t>(type)]; }
+
+template <class Stored, class Convert>
+void convert_each(std::span<const std::uint8_t> bytes, std::span<float> out, Convert convert) {
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    Stored value;
+    std::memcpy(&value, bytes.data() + i * sizeof(Stored), sizeof(Stored));
+    out[i] = convert(value);
+  }
+}
+
+template <class Stored>
+void cast_each(std::span<const std::uint8_t> bytes, std::span<float> out) {
+  convert_each<Stored>(bytes, out, [](Stored v) { return static_cast<float>(v); });
+}
+
+// Small float with `exponent` and `mantissa` bits, decoded exactly; infinities and NaN are left to the caller.
+float decode_small_float(unsigned sign, int exponent, unsigned mantissa, int bias, int mantissa_bits) {
+  const float magnitude = exponent == 0
+                              ? std::ldexp(static_cast<float>(mantissa), 1 - bias - mantissa_bits)
+                              : std::ldexp(static_cast<float>(mantissa | (1u << mantissa_bits)), exponent - bias - mantissa_bits);
+  return sign ? -magnitude : magnitude;
+}
+
+}  // namespace
+
+std::string_view dtype_name(DType type) { return row(type).name; }
+std::size_t dtype_size(DType type) { return row(type).size; }
+
+std::optional<DType> dtype_from_name(std::string_view name) {
+  for (const TypeRow& r : kTypes)
+    if (r.name == name) return r.type;
+  return std::nullopt;
+}
+
+float bf16_to_f32(std::uint16_t bits) { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
+
+std::uint16_t f32_to_bf16(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  if (std::isnan(value)) return static_cast<std::uint16_t>((bits >> 16) | 0x40u);
+  return static_cast<std::uint16_t>((bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16);
+}
+
+float f16_to_f32(std::uint16_t bits) {
+  const unsigned sign = bits >> 15;
+  const int exponent = (bits >> 10) & 31;
+  const unsigned mantissa = bits & 1023u;
+  if (exponent == 31) {
+    const float special = mantissa ? std::numeric_limits<float>::quiet_NaN() : std::numeric_limits<float>::infinity();
+    return sign ? -special : special;
+  }
+  return decode_small_float(sign, exponent, mantissa, 15, 10);
+}
+
+float f8_e4m3_to_f32(std::uint8_t bits) {
+  if ((bits & 0x7Fu) == 0x7Fu) return std::numeric_limits<float>::quiet_NaN();
+  return decode_small_float(bits >> 7, (bits >> 3) & 15, bits & 7u, 7, 3);
+}
+
+float f8_e5m2_to_f32(std::uint8_t bits) { return f16_to_f32(static_cast<std::uint16_t>(bits << 8)); }
+
+float f8_e8m0_to_f32(std::uint8_t bits) {
+  return bits == 0xFF ? std::numeric_limits<float>::quiet_NaN() : std::ldexp(1.0f, static_cast<int>(bits) - 127);
+}
+
+void convert_to_f32(DType type, std::span<const std::uint8_t> bytes, std::span<float> out) {
+  switch (type) {
+    case DType::boolean:
+    case DType::u8: return cast_each<std::uint8_t>(bytes, out);
+    case DType::i8: return cast_each<std::int8_t>(bytes, out);
+    case DType::i16: return cast_each<std::int16_t>(bytes, out);
+    case DType::u16: return cast_each<std::uint16_t>(bytes, out);
+    case DType::i32: return cast_each<std::int32_t>(bytes, out);
+    case DType::u32: return cast_each<std::uint32_t>(bytes, out);
+    case DType::i64: return cast_each<std::int64_t>(bytes, out);
+    case DType::u64: return cast_each<std::uint64_t>(bytes, out);
+    case DType::f8_e4m3: return convert_each<std::uint8_t>(bytes, out, f8_e4m3_to_f32);
+    case DType::f8_e5m2: return convert_each<std::uint8_t>(bytes, out, f8_e5m2_to_f32);
+    case DType::f8_e8m0: return convert_each<std::uint8_t>(bytes, out, f8_e8m0_to_f32);
+    case DType::f16: return convert_each<std::uint16_t>(bytes, out, f16_to_f32);
+    case DType::bf16: return convert_each<std::uint16_t>(bytes, out, bf16_to_f32);
+    case DType::f32: std::memcpy(out.data(), bytes.data(), bytes.size()); return;
+    case DType::f64: return cast_each<double>(bytes, out);
+  }
+  __builtin_unreachable();
+}
+
+}  // namespace tritium
