@@ -1,0 +1,73 @@
+#include "device/graph.h"
+
+#include "base/try.h"
+
+#include <cstring>
+
+namespace tritium {
+
+Graph::Graph(Device& device, std::string scope, std::size_t max_nodes)
+    : device_(device),
+      scope_(std::move(scope)),
+      context_(ggml_init({max_nodes * ggml_tensor_overhead() + ggml_graph_overhead_custom(max_nodes, false), nullptr, /*no_alloc=*/true})),
+      graph_(ggml_new_graph_custom(context_.get(), max_nodes, false)) {}
+
+ggml_tensor* Graph::input(const std::string& name, std::span<const float> values, std::initializer_list<std::int64_t> ne) {
+  ggml_tensor* tensor = ggml_new_tensor(context_.get(), GGML_TYPE_F32, static_cast<int>(ne.size()), ne.begin());
+  GGML_ASSERT(ggml_nbytes(tensor) == values.size_bytes());
+  ggml_set_name(tensor, name.c_str());
+  ggml_set_input(tensor);
+  const auto* bytes = reinterpret_cast<const std::uint8_t*>(values.data());
+  uploads_.push_back({tensor, {bytes, bytes + values.size_bytes()}});
+  return tensor;
+}
+
+ggml_tensor* Graph::input_i32(const std::string& name, std::span<const std::int32_t> values) {
+  ggml_tensor* tensor = ggml_new_tensor_1d(context_.get(), GGML_TYPE_I32, static_cast<std::int64_t>(values.size()));
+  ggml_set_name(tensor, name.c_str());
+  ggml_set_input(tensor);
+  const auto* bytes = reinterpret_cast<const std::uint8_t*>(values.data());
+  uploads_.push_back({tensor, {bytes, bytes + values.size_bytes()}});
+  return tensor;
+}
+
+ggml_tensor* Graph::name(const std::string& name, ggml_tensor* tensor) {
+  ggml_set_name(tensor, name.c_str());
+  if (device_.observer()) {
+    if (!ggml_is_contiguous(tensor) || tensor->type != GGML_TYPE_F32) {
+      ggml_tensor* copy = tensor->type == GGML_TYPE_F32 ? ggml_cont(context_.get(), tensor) : ggml_cast(context_.get(), tensor, GGML_TYPE_F32);
+      ggml_set_output(copy);
+      ggml_build_forward_expand(graph_, copy);
+      observed_.emplace_back(scope_ + "." + name, copy);
+    } else {
+      ggml_set_output(tensor);
+      ggml_build_forward_expand(graph_, tensor);
+      observed_.emplace_back(scope_ + "." + name, tensor);
+    }
+  }
+  return tensor;
+}
+
+ggml_tensor* Graph::output(const std::string& name, ggml_tensor* tensor) {
+  if (!ggml_is_contiguous(tensor)) tensor = ggml_cont(context_.get(), tensor);
+  this->name(name, tensor);
+  ggml_set_output(tensor);
+  ggml_build_forward_expand(graph_, tensor);
+  return tensor;
+}
+
+void Graph::effect(ggml_tensor* tensor) { ggml_build_forward_expand(graph_, tensor); }
+
+Result<void> Graph::run(const CancelToken* cancel) {
+  TRITIUM_TRY(device_.allocate(graph_));
+  for (const Upload& each : uploads_)
+    if (each.tensor->buffer != nullptr) ggml_backend_tensor_set(each.tensor, each.bytes.data(), 0, each.bytes.size());
+  TRITIUM_TRY(device_.run(graph_, cancel));
+  for (const auto& [name, tensor] : observed_) {
+    const std::vector<float> values = download(tensor);
+    device_.observer()(name, std::span(tensor->ne, GGML_MAX_DIMS), values);
+  }
+  return {};
+}
+
+}  // namespace tritium

@@ -1,0 +1,62 @@
+// Building and running one ggml graph on one device.
+//
+//   Graph graph(device, "dit.block3");
+//   ggml_tensor* x = graph.input("x", values, {hidden, rows});
+//   ggml_tensor* y = graph.output("y", ops::linear(graph, layer, x));
+//   TRITIUM_TRY(graph.run(cancel));
+//   std::vector<float> result = graph.read(y);
+#pragma once
+
+#include "device/tensor_pool.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tritium {
+
+class Graph {
+ public:
+  // `scope` prefixes the names that observers see: "scope.name".
+  Graph(Device& device, std::string scope, std::size_t max_nodes = 4096);
+
+  [[nodiscard]] ggml_context* context() const { return context_.get(); }
+  [[nodiscard]] Device& device() const { return device_; }
+
+  // Inputs are copied now and uploaded by run(). Precondition: values.size() == product(ne).
+  ggml_tensor* input(const std::string& name, std::span<const float> values, std::initializer_list<std::int64_t> ne);
+  ggml_tensor* input_i32(const std::string& name, std::span<const std::int32_t> values);
+
+  // Names an intermediate. Observed devices keep and report it; otherwise its memory may be reused.
+  ggml_tensor* name(const std::string& name, ggml_tensor* tensor);
+  // Adds a result to the graph; it can be read after run().
+  ggml_tensor* output(const std::string& name, ggml_tensor* tensor);
+  // Adds a node that must be computed although nothing reads it (writes into persistent tensors).
+  void effect(ggml_tensor* tensor);
+
+  // Keeps an object alive as long as the graph: the user data of custom operations.
+  template <class T>
+  T* keep(T object) {
+    auto owned = std::make_shared<T>(std::move(object));
+    kept_.push_back(owned);
+    return owned.get();
+  }
+
+  Result<void> run(const CancelToken* cancel = nullptr);
+  [[nodiscard]] std::vector<float> read(const ggml_tensor* output) const { return download(output); }
+
+ private:
+  struct Upload {
+    ggml_tensor* tensor;
+    std::vector<std::uint8_t> bytes;
+  };
+  Device& device_;
+  std::string scope_;
+  ggml_context_ptr context_;
+  ggml_cgraph* graph_;
+  std::vector<Upload> uploads_;
+  std::vector<std::pair<std::string, ggml_tensor*>> observed_;
+  std::vector<std::shared_ptr<void>> kept_;
+};
+
+}  // namespace tritium

@@ -1,0 +1,127 @@
+#include "kernels/cpu/matmul_onednn.h"
+
+#include <map>
+#include <mutex>
+#include <omp.h>
+#include <oneapi/dnnl/dnnl.hpp>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+namespace tritium::cpu {
+namespace {
+
+using dnnl::memory;
+
+const dnnl::engine& engine() {
+  static const dnnl::engine instance(dnnl::engine::kind::cpu, 0);
+  return instance;
+}
+
+// oneDNN parallelises with OpenMP; inside the threads of a graph every primitive must keep to its own thread.
+class SingleThreaded {
+ public:
+  SingleThreaded() : previous_(omp_get_max_threads()) { omp_set_num_threads(1); }
+  ~SingleThreaded() { omp_set_num_threads(previous_); }
+  SingleThreaded(const SingleThreaded&) = delete;
+  SingleThreaded& operator=(const SingleThreaded&) = delete;
+
+ private:
+  int previous_;
+};
+
+// A tile's primitive and the descriptions of its operands. Row strides are those of the whole matrices.
+struct TilePrimitive {
+  dnnl::matmul primitive;
+  memory::desc x, w, bias, y, scratch;
+};
+
+std::optional<TilePrimitive> build(const Matmul::Shape& whole, std::int64_t rows, std::int64_t columns) {
+  const auto type = whole.type == MatmulType::f32 ? memory::data_type::f32 : memory::data_type::bf16;
+  TilePrimitive out;
+  out.x = memory::desc({rows, whole.k}, type, memory::dims{whole.k, 1});
+  out.w = memory::desc({whole.k, columns}, type, memory::dims{1, whole.k});  // w[N,K] seen as [K,N]
+  out.y = memory::desc({rows, columns}, memory::data_type::f32, memory::dims{whole.n, 1});
+  if (whole.bias) out.bias = memory::desc({1, columns}, memory::data_type::f32, memory::dims{columns, 1});
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  try {
+    const auto description = whole.bias ? dnnl::matmul::primitive_desc(engine(), out.x, out.w, out.bias, out.y, attributes)
+                                        : dnnl::matmul::primitive_desc(engine(), out.x, out.w, out.y, attributes);
+    if (std::string(description.impl_info_str()).starts_with("ref")) return std::nullopt;
+    out.scratch = description.scratchpad_desc();
+    out.primitive = dnnl::matmul(description);
+  } catch (const dnnl::error&) {
+    return std::nullopt;  // this combination is not offered on this machine
+  }
+  return out;
+}
+
+// Building a primitive compiles code, so each tile shape is built once per process.
+const TilePrimitive* find_or_build(const Matmul::Shape& whole, std::int64_t rows, std::int64_t columns) {
+  using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, MatmulType, bool>;
+  static std::mutex mutex;
+  static std::map<Key, std::optional<TilePrimitive>> cache;
+  const std::lock_guard lock(mutex);
+  const Key key{rows, columns, whole.k, whole.n, whole.type, whole.bias};
+  auto found = cache.find(key);
+  if (found == cache.end()) found = cache.emplace(key, build(whole, rows, columns)).first;
+  return found->second ? &*found->second : nullptr;
+}
+
+class OnednnMatmul final : public Matmul {
+ public:
+  explicit OnednnMatmul(const Shape& shape) : Matmul(shape) {}
+
+  // False when a tile has no fast implementation.
+  bool prepare() {
+    const SingleThreaded guard;
+    for (int i = 0; i < tiles(); ++i) {
+      const Tile t = tile(i);
+      const TilePrimitive* primitive = t.rows > 0 && t.columns > 0 ? find_or_build(shape_, t.rows, t.columns) : nullptr;
+      if (primitive == nullptr && t.rows > 0 && t.columns > 0) return false;
+      primitives_.push_back(primitive);
+    }
+    return true;
+  }
+
+  void compute_tile(int index, const void* x, const void* w, const float* bias, float* y) const override {
+    const TilePrimitive* p = primitives_[static_cast<std::size_t>(index)];
+    if (p == nullptr) return;  // an empty tile
+    const SingleThreaded guard;
+    thread_local dnnl::stream stream(engine());
+    thread_local std::vector<std::uint8_t> scratch;
+    if (scratch.size() < p->scratch.get_size()) scratch.resize(p->scratch.get_size());
+    const Tile t = tile(index);
+    const std::int64_t element = shape_.type == MatmulType::f32 ? 4 : 2;
+    const auto at = [element](const void* base, std::int64_t offset) {
+      return const_cast<std::uint8_t*>(static_cast<const std::uint8_t*>(base)) + offset * element;
+    };
+    std::unordered_map<int, memory> arguments = {
+        {DNNL_ARG_SRC, memory(p->x, engine(), at(x, t.row * shape_.k))},
+        {DNNL_ARG_WEIGHTS, memory(p->w, engine(), at(w, t.column * shape_.k))},
+        {DNNL_ARG_DST, memory(p->y, engine(), y + t.row * shape_.n + t.column)},
+        {DNNL_ARG_SCRATCHPAD, memory(p->scratch, engine(), scratch.data())},
+    };
+    if (shape_.bias) arguments.emplace(DNNL_ARG_BIAS, memory(p->bias, engine(), const_cast<float*>(bias) + t.column));
+    p->primitive.execute(stream, arguments);
+    stream.wait();
+  }
+
+  [[nodiscard]] const char* name() const override { return "onednn"; }
+
+ private:
+  std::vector<const TilePrimitive*> primitives_;
+};
+
+}  // namespace
+
+std::shared_ptr<const Matmul> make_onednn_matmul(const Matmul::Shape& shape) {
+  if (shape.m == 0 || shape.n == 0 || shape.k == 0) return nullptr;
+  auto matmul = std::make_shared<OnednnMatmul>(shape);
+  if (!matmul->prepare()) return nullptr;
+  return matmul;
+}
+
+}  // namespace tritium::cpu

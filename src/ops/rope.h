@@ -1,0 +1,22 @@
+// Rotary position embedding with angles that the model part computes itself (several axes, partial rotation, fractional positions).
+#pragma once
+
+#include "device/graph.h"
+
+namespace tritium::ops {
+
+// cos and sin of the angles: [pairs, 1, rows] float32 each.
+struct RotaryTable {
+  ggml_tensor* cos = nullptr;
+  ggml_tensor* sin = nullptr;
+};
+
+// Uploads a table as graph inputs. `angles` is [rows][pairs] row-major in radians; sine and cosine are taken in double precision, so
+// that large angles keep their accuracy.
+RotaryTable rotary_table(Graph& graph, std::span<const float> angles, std::int64_t pairs);
+
+// x [head_dim, heads, rows]: with p = pairs, dimensions i and i+p (i < p) rotate: a' = a·cos - b·sin, b' = b·cos + a·sin;
+// dimensions from 2p on pass through. Precondition: 2p <= head_dim.
+ggml_tensor* rotate(Graph& graph, ggml_tensor* x, const RotaryTable& table);
+
+}  // namespace tritium::ops

@@ -1,0 +1,41 @@
+#include "ops/snake.h"
+
+#include "ops/convolution.h"
+
+namespace tritium::ops {
+namespace {
+
+// Applies a small filter bank to every channel: x [length, channels] -> [phases, positions, channels].
+ggml_tensor* filter_channels(Graph& graph, ggml_tensor* x, ggml_tensor* bank, int stride) {
+  ggml_context* context = graph.context();
+  ggml_tensor* signals = ggml_reshape_3d(context, x, x->ne[0], 1, x->ne[1]);        // one-channel signals, channels as batch
+  ggml_tensor* kernel = ggml_reshape_3d(context, bank, bank->ne[0], 1, bank->ne[1]);  // only its shape is used
+  ggml_tensor* windows = ggml_im2col(context, kernel, signals, stride, 0, 0, 0, 1, 0, /*is_2D=*/false, GGML_TYPE_F32);
+  return ggml_mul_mat(context, bank, windows);
+}
+
+}  // namespace
+
+std::vector<float> upsampling_phases(std::span<const float> filter) {
+  // u[2i] = 2·sum f[2j+1]·x[i+2-j], u[2i+1] = 2·sum f[2j]·x[i+3-j], j = 0..5, over the window x[i-3 .. i+3].
+  std::vector<float> phases(14, 0.0f);
+  for (std::size_t j = 0; j < 6; ++j) {
+    phases[5 - j] = 2.0f * filter[2 * j + 1];
+    phases[7 + 6 - j] = 2.0f * filter[2 * j];
+  }
+  return phases;
+}
+
+ggml_tensor* alias_free_snake(Graph& graph, const AliasFreeSnake& layer, ggml_tensor* x) {
+  ggml_context* context = graph.context();
+  const std::int64_t length = x->ne[0], channels = x->ne[1];
+  ggml_tensor* up = filter_channels(graph, pad_replicate(graph, x, 3, 3), layer.up, 1);  // [2, length, channels]
+  up = ggml_reshape_2d(context, up, 2 * length, channels);
+  const auto per_channel = [&](ggml_tensor* t) { return ggml_reshape_2d(context, t, 1, channels); };
+  ggml_tensor* wave = ggml_sqr(context, ggml_sin(context, ggml_mul(context, up, per_channel(layer.frequency))));
+  ggml_tensor* active = ggml_add(context, up, ggml_mul(context, wave, per_channel(layer.inverse_magnitude)));
+  ggml_tensor* down = filter_channels(graph, pad_replicate(graph, active, 5, 5), layer.down, 2);  // window s[2i-5 .. 2i+6]
+  return ggml_reshape_2d(context, down, length, channels);
+}
+
+}  // namespace tritium::ops
