@@ -6,9 +6,6 @@
 namespace tritium::ops {
 namespace {
 
-// Scores in memory at once: 64 Mi values, 256 MiB.
-constexpr std::int64_t kMaxScores = std::int64_t{64} << 20;
-
 // mask[key, row] for query rows first..first+rows: 0 where key <= row, -inf elsewhere.
 ggml_tensor* causal_mask(Graph& graph, std::int64_t keys, std::int64_t first, std::int64_t rows) {
   std::vector<float> mask(static_cast<std::size_t>(keys * rows), 0.0f);
@@ -20,14 +17,15 @@ ggml_tensor* causal_mask(Graph& graph, std::int64_t keys, std::int64_t first, st
 
 }  // namespace
 
-ggml_tensor* attention(Graph& graph, ggml_tensor* q, ggml_tensor* k, ggml_tensor* v, float scale, AttentionMask mask) {
+ggml_tensor* attention(Graph& graph, ggml_tensor* q, ggml_tensor* k, ggml_tensor* v, float scale, AttentionMask mask,
+                       std::int64_t max_scores) {
   ggml_context* context = graph.context();
   const std::int64_t head_dim = q->ne[0], heads = q->ne[1], rows = q->ne[2], keys = k->ne[2];
   ggml_tensor* q_by_head = ggml_permute(context, q, 0, 2, 1, 3);                      // [head_dim, rows, heads]
   ggml_tensor* k_by_head = ggml_cont(context, ggml_permute(context, k, 0, 2, 1, 3));  // [head_dim, keys, kv_heads]
   ggml_tensor* v_by_dim = ggml_cont(context, ggml_permute(context, v, 1, 2, 0, 3));   // [keys, head_dim, kv_heads]
 
-  const std::int64_t step = std::clamp<std::int64_t>(kMaxScores / (keys * heads), 1, rows);
+  const std::int64_t step = std::clamp<std::int64_t>(max_scores / (keys * heads), 1, rows);
   ggml_tensor* result = nullptr;
   for (std::int64_t first = 0; first < rows; first += step) {
     const std::int64_t count = std::min(step, rows - first);

@@ -2,12 +2,44 @@
 
 #include "ops/linear.h"
 
+#include <algorithm>
+
 namespace tritium::ops {
 namespace {
 
 ggml_tensor* add_channel_bias(Graph& graph, ggml_tensor* y, ggml_tensor* bias) {
   if (bias == nullptr) return y;
   return ggml_add(graph.context(), y, ggml_reshape_2d(graph.context(), bias, 1, bias->ne[0]));
+}
+
+ggml_tensor* time_slice(Graph& graph, ggml_tensor* x, std::int64_t first, std::int64_t count) {
+  ggml_tensor* view = ggml_view_2d(graph.context(), x, count, x->ne[1], x->nb[1], static_cast<std::size_t>(first) * x->nb[0]);
+  return ggml_cont(graph.context(), view);
+}
+
+// Joins parts along the time, pairwise, so that every value is copied only log(parts) times.
+ggml_tensor* joined(Graph& graph, std::vector<ggml_tensor*> parts) {
+  while (parts.size() > 1) {
+    std::vector<ggml_tensor*> longer;
+    for (std::size_t i = 0; i + 1 < parts.size(); i += 2) longer.push_back(ggml_concat(graph.context(), parts[i], parts[i + 1], 0));
+    if (parts.size() % 2 == 1) longer.push_back(parts.back());
+    parts = std::move(longer);
+  }
+  return parts.front();
+}
+
+// The convolution without its bias as a product with the unfolded input.
+ggml_tensor* unfolded_conv1d(Graph& graph, const Conv1d& layer, ggml_tensor* x, int padding, int dilation) {
+  ggml_context* context = graph.context();
+  const std::int64_t kernel = layer.weight->ne[0], in = layer.weight->ne[1], out = layer.weight->ne[2];
+  ggml_tensor* columns;  // [kernel·in, length']
+  if (kernel == 1 && padding == 0) {
+    columns = ggml_cont(context, ggml_transpose(context, x));
+  } else {
+    columns = ggml_im2col(context, layer.weight, x, 1, 0, padding, 0, dilation, 0, /*is_2D=*/false, GGML_TYPE_F32);
+    columns = ggml_reshape_2d(context, columns, columns->ne[0], columns->ne[1]);
+  }
+  return matmul(graph, columns, ggml_reshape_2d(context, layer.weight, kernel * in, out));  // [length', out]
 }
 
 // Offset of the input sample read by tap 0 of the polyphase convolution, negative: taps cover i-reach .. i+reach.
@@ -18,18 +50,19 @@ std::int64_t polyphase_reach(std::int64_t kernel, std::int64_t stride) {
 
 }  // namespace
 
-ggml_tensor* conv1d(Graph& graph, const Conv1d& layer, ggml_tensor* x, int padding, int dilation) {
-  ggml_context* context = graph.context();
-  const std::int64_t kernel = layer.weight->ne[0], in = layer.weight->ne[1], out = layer.weight->ne[2];
-  ggml_tensor* columns;  // [kernel·in, length']
-  if (kernel == 1) {
-    columns = ggml_cont(context, ggml_transpose(context, x));
-  } else {
-    columns = ggml_im2col(context, layer.weight, x, 1, 0, padding, 0, dilation, 0, /*is_2D=*/false, GGML_TYPE_F32);
-    columns = ggml_reshape_2d(context, columns, columns->ne[0], columns->ne[1]);
+ggml_tensor* conv1d(Graph& graph, const Conv1d& layer, ggml_tensor* x, int padding, int dilation, std::int64_t max_columns) {
+  const std::int64_t kernel = layer.weight->ne[0], in = layer.weight->ne[1];
+  const std::int64_t reach = dilation * (kernel - 1), length = x->ne[0] + 2 * padding - reach;
+  const std::int64_t step = std::clamp<std::int64_t>(max_columns / (kernel * in), 1, length);
+  if (step == length) return add_channel_bias(graph, unfolded_conv1d(graph, layer, x, padding, dilation), layer.bias);
+
+  ggml_tensor* padded = padding > 0 ? ggml_pad_ext(graph.context(), x, padding, padding, 0, 0, 0, 0, 0, 0) : x;
+  std::vector<ggml_tensor*> parts;
+  for (std::int64_t first = 0; first < length; first += step) {
+    const std::int64_t count = std::min(step, length - first);
+    parts.push_back(unfolded_conv1d(graph, layer, time_slice(graph, padded, first, count + reach), 0, dilation));
   }
-  ggml_tensor* weight = ggml_reshape_2d(context, layer.weight, kernel * in, out);
-  return add_channel_bias(graph, matmul(graph, columns, weight), layer.bias);  // [length', out]
+  return add_channel_bias(graph, joined(graph, std::move(parts)), layer.bias);
 }
 
 std::int64_t polyphase_taps(std::int64_t kernel, std::int64_t stride) { return 2 * polyphase_reach(kernel, stride) + 1; }

@@ -11,8 +11,12 @@ struct Conv1d {
   ggml_tensor* bias = nullptr;
 };
 
+// Values of the unfolded input (kernel·in per output sample) in memory at once: 512 MiB.
+inline constexpr std::int64_t kMaxColumnValues = std::int64_t{128} << 20;
+
 // Zero padding of `padding` samples on both sides, stride 1: x [length, in] -> [length + 2·padding - dilation·(kernel-1), out].
-ggml_tensor* conv1d(Graph& graph, const Conv1d& layer, ggml_tensor* x, int padding, int dilation);
+// A signal whose unfolded form exceeds `max_columns` values is computed in parts along the time (one sample at least).
+ggml_tensor* conv1d(Graph& graph, const Conv1d& layer, ggml_tensor* x, int padding, int dilation, std::int64_t max_columns = kMaxColumnValues);
 
 // A transposed convolution with stride r and padding (kernel - r)/2 keeps exactly r output samples per input sample. It is run as
 // an ordinary convolution that yields the r phases as channels: phase p of sample i takes the taps q with q ≡ p + padding (mod r).

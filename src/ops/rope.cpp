@@ -4,14 +4,19 @@
 
 namespace tritium::ops {
 
-RotaryTable rotary_table(Graph& graph, std::span<const float> angles, std::int64_t pairs) {
-  std::vector<float> cosines(angles.size()), sines(angles.size());
+RotaryValues rotary_values(std::span<const float> angles) {
+  RotaryValues out{std::vector<float>(angles.size()), std::vector<float>(angles.size())};
   for (std::size_t i = 0; i < angles.size(); ++i) {
-    cosines[i] = static_cast<float>(std::cos(static_cast<double>(angles[i])));
-    sines[i] = static_cast<float>(std::sin(static_cast<double>(angles[i])));
+    out.cos[i] = static_cast<float>(std::cos(static_cast<double>(angles[i])));
+    out.sin[i] = static_cast<float>(std::sin(static_cast<double>(angles[i])));
   }
+  return out;
+}
+
+RotaryTable rotary_table(Graph& graph, std::span<const float> angles, std::int64_t pairs) {
+  const RotaryValues values = rotary_values(angles);
   const std::int64_t rows = static_cast<std::int64_t>(angles.size()) / pairs;
-  return {graph.input("rope_cos", cosines, {pairs, 1, rows}), graph.input("rope_sin", sines, {pairs, 1, rows})};
+  return {graph.input("rope_cos", values.cos, {pairs, 1, rows}), graph.input("rope_sin", values.sin, {pairs, 1, rows})};
 }
 
 ggml_tensor* rotate(Graph& graph, ggml_tensor* x, const RotaryTable& table) {

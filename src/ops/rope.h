@@ -11,8 +11,13 @@ struct RotaryTable {
   ggml_tensor* sin = nullptr;
 };
 
-// Uploads a table as graph inputs. `angles` is [rows][pairs] row-major in radians; sine and cosine are taken in double precision, so
-// that large angles keep their accuracy.
+// Cosines and sines of angles in radians, taken in double precision so that large angles keep their accuracy.
+struct RotaryValues {
+  std::vector<float> cos, sin;
+};
+RotaryValues rotary_values(std::span<const float> angles);
+
+// A table as graph inputs, from angles [rows][pairs] row-major.
 RotaryTable rotary_table(Graph& graph, std::span<const float> angles, std::int64_t pairs);
 
 // x [head_dim, heads, rows]: with p = pairs, dimensions i and i+p (i < p) rotate: a' = a·cos - b·sin, b' = b·cos + a·sin;

@@ -1,0 +1,99 @@
+#include "model/dit/dit.h"
+
+#include "base/try.h"
+#include "model/dit/block.h"
+#include "ops/norm.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+
+namespace tritium {
+
+Result<std::unique_ptr<Dit>> Dit::load(Device& device, const Checkpoint& checkpoint, DitLayout layout, const DitConfig& config,
+                                       MatrixPrecision precision, const CancelToken* cancel, const LoadProgress& progress) {
+  TRITIUM_TRY_ASSIGN(DitWeights weights, load_dit_weights(device, checkpoint, layout, config, precision, cancel, progress));
+  return std::unique_ptr<Dit>(new Dit(device, config, std::move(weights)));
+}
+
+Result<DitRows> DitRun::evaluate(int step, const DitRows& x, const CancelToken* cancel, const BlockProgress& progress) {
+  if (step < 0 || step >= static_cast<int>(steps_.size()))
+    return Error{ErrorCode::failure, fmt::format("evaluation {} of {} requested", step, steps_.size()), "step", ""};
+  const RowTimesteps& timesteps = steps_[static_cast<std::size_t>(step)];
+  const auto known = [this](float time) { return modulation_.index.contains(time); };
+  if (!std::all_of(timesteps.values.begin(), timesteps.values.end(), known)) TRITIUM_TRY(compute_modulation(step, cancel));
+  select_modulation(timesteps);
+  TRITIUM_TRY(embed(step, x, cancel));
+  for (int block = 0; block < config().layers; ++block) {
+    TRITIUM_TRY(run_block(step, block, cancel));
+    if (progress) progress(block + 1, config().layers);
+  }
+  return finish(step, cancel);
+}
+
+void DitRun::select_modulation(const RowTimesteps& timesteps) {
+  std::vector<std::int32_t> table_row(timesteps.values.size());
+  for (std::size_t i = 0; i < table_row.size(); ++i) table_row[i] = modulation_.index.at(timesteps.values[i]);
+  std::vector<std::int32_t> variants(static_cast<std::size_t>(layout_.rows())), times;
+  for (std::size_t row = 0; row < variants.size(); ++row)
+    variants[row] = 3 * table_row[timesteps.index[row]] + static_cast<std::int32_t>(layout_.tags[row]);
+  for (int row = layout_.target_audio().first; row < layout_.rows(); ++row) times.push_back(table_row[timesteps.index[static_cast<std::size_t>(row)]]);
+  ggml_backend_tensor_set(variant_of_row_, variants.data(), 0, variants.size() * sizeof(variants[0]));
+  ggml_backend_tensor_set(time_of_target_, times.data(), 0, times.size() * sizeof(times[0]));
+}
+
+Result<void> DitRun::embed(int step, const DitRows& x, const CancelToken* cancel) {
+  const std::int64_t video_rows = layout_.target_video().rows, audio_rows = layout_.target_audio().rows;
+  if (static_cast<std::int64_t>(x.video.size()) != video_rows * config().video_features ||
+      static_cast<std::int64_t>(x.audio.size()) != audio_rows * config().audio_features)
+    return Error{ErrorCode::failure, fmt::format("{} video and {} audio values do not fill {} and {} rows", x.video.size(), x.audio.size(), video_rows, audio_rows), "latents", ""};
+  Graph graph(device(), fmt::format("dit.step{}.embed", step));
+  ggml_context* context = graph.context();
+  ggml_tensor* audio = ops::linear(graph, dit_->weights().audio_in, graph.input("audio", x.audio, {config().audio_features, audio_rows}));
+  ggml_tensor* video = ops::linear(graph, dit_->weights().video_in, graph.input("video", x.video, {config().video_features, video_rows}));
+  graph.name("audio_embed", audio);
+  graph.name("video_embed", video);
+  ggml_tensor* packed = text_state_;
+  if (condition_state_ != nullptr) packed = ggml_concat(context, packed, condition_state_, 1);
+  packed = ggml_concat(context, ggml_concat(context, packed, audio, 1), video, 1);
+  graph.watch(packed);
+  graph.effect(ggml_cpy(context, graph.name("out", packed), state_));
+  return graph.run(cancel);
+}
+
+Result<void> DitRun::run_block(int step, int index, const CancelToken* cancel) {
+  enum Chunk { shift_msa, scale_msa, gate_msa, shift_mlp, scale_mlp, gate_mlp };
+  const DitBlockWeights& block = dit_->weights().blocks[static_cast<std::size_t>(index)];
+  Graph graph(device(), fmt::format("dit.step{}.block{}", step, index));
+  const ops::Modulation modulation{modulation_.blocks[static_cast<std::size_t>(index)], variant_of_row_};
+  const float eps = config().eps;
+
+  ggml_tensor* h = ops::modulate(graph, ops::rms_norm(graph, state_, block.norm1, eps), modulation, shift_msa, scale_msa);
+  ggml_tensor* attention = dit_attention(graph, config(), block, graph.name("attn_in", h), &rotary_);
+  ggml_tensor* x = graph.name("after_attn", ops::gated_add(graph, state_, attention, modulation, gate_msa));
+  h = ops::modulate(graph, ops::rms_norm(graph, x, block.norm2, eps), modulation, shift_mlp, scale_mlp);
+  x = ops::gated_add(graph, x, dit_mlp(graph, block, graph.name("mlp_in", h)), modulation, gate_mlp);
+  graph.watch(x);
+  graph.effect(ggml_cpy(graph.context(), graph.name("out", x), state_));
+  return graph.run(cancel);
+}
+
+Result<DitRows> DitRun::finish(int step, const CancelToken* cancel) {
+  const DitWeights& weights = dit_->weights();
+  Graph graph(device(), fmt::format("dit.step{}.final", step));
+  ggml_context* context = graph.context();
+  const auto rows_of = [&](ggml_tensor* t, std::int64_t first, std::int64_t rows) {
+    return ggml_view_2d(context, t, t->ne[0], rows, t->nb[1], static_cast<std::size_t>(first) * t->nb[1]);
+  };
+  const std::int64_t audio_rows = layout_.target_audio().rows, video_rows = layout_.target_video().rows;
+  ggml_tensor* target = ggml_cont(context, rows_of(state_, layout_.target_audio().first, audio_rows + video_rows));
+  ggml_tensor* h = ops::modulate(graph, ops::rms_norm(graph, target, weights.final_norm, config().eps),
+                                 {modulation_.final_layer, time_of_target_}, /*shift_chunk=*/0, /*scale_chunk=*/1);
+  ggml_tensor* audio = graph.output("audio", ops::linear(graph, weights.audio_out, rows_of(h, 0, audio_rows)));
+  ggml_tensor* video = graph.output("video", ops::linear(graph, weights.video_out, rows_of(h, audio_rows, video_rows)));
+  graph.watch(audio);
+  graph.watch(video);
+  TRITIUM_TRY(graph.run(cancel));
+  return DitRows{graph.read(video), graph.read(audio)};
+}
+
+}  // namespace tritium

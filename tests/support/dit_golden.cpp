@@ -1,0 +1,53 @@
+#include "support/dit_golden.h"
+
+#include <cstdio>
+#include <cstdlib>
+
+namespace tritium::golden {
+
+std::vector<DitFile> dit_files() {
+  const std::string config = json("dit/tiny_dit.json")["config"].dump();
+  return {{"tiny_dit", DitLayout::interleaved, config},
+          {"tiny_dit_comfy", DitLayout::plain, ""},
+          {"tiny_dit_diffusers", DitLayout::diffusers, json("dit/tiny_dit_diffusers.json").dump()},
+          {"tiny_dit_pruned", DitLayout::plain, ""}};
+}
+
+std::unique_ptr<Dit> load_dit(Device& device, const DitFile& file) {
+  const Tensors tensors("dit/" + file.stem + ".safetensors");
+  const auto fail = [&](const Error& e) {
+    std::fprintf(stderr, "golden %s: %s\n", file.stem.c_str(), e.text().c_str());
+    std::exit(1);
+  };
+  const auto config = read_dit_config(tensors.checkpoint(), file.layout, file.config_json);
+  if (!config.ok()) fail(config.error());
+  auto dit = Dit::load(device, tensors.checkpoint(), file.layout, *config, MatrixPrecision::f32);
+  if (!dit.ok()) fail(dit.error());
+  return std::move(*dit);
+}
+
+VideoLatentShape video_shape(const std::vector<std::int64_t>& dims) {
+  const auto at = [&](std::size_t from_end) { return static_cast<int>(dims[dims.size() - from_end]); };
+  return {at(4), at(3), at(2), at(1)};
+}
+
+PackingRequest packing_request(const nlohmann::json& description, const VideoLatentShape& video, int audio_latents, std::vector<Modality> text_tags) {
+  PackingRequest request;
+  request.text_tags = std::move(text_tags);
+  request.video = video;
+  request.audio_latents = audio_latents;
+  if (const auto keyframes = description.find("keyframe_indices"); keyframes != description.end() && !keyframes->is_null())
+    request.keyframes = keyframes->get<std::vector<int>>();
+  if (const auto refs = description.find("refs"); refs != description.end() && !refs->is_null())
+    for (const auto& ref : *refs) {
+      const std::string kind = ref["kind"];
+      request.references.push_back({kind == "image"   ? ReferenceKind::image
+                                    : kind == "audio" ? ReferenceKind::audio
+                                                      : ReferenceKind::video,
+                                    {video.channels, ref.value("latent_t", 0), ref.value("latent_h", 0), ref.value("latent_w", 0)},
+                                    ref.value("ref_audio_t", 0)});
+    }
+  return request;
+}
+
+}  // namespace tritium::golden
