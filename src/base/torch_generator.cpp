@@ -58,6 +58,9 @@ SinCos polynomial_sincos(float x) {
   return out;
 }
 
+// torch ends with "times standard deviation plus mean", which turns -0 (radius 0, half of the angles) into +0.
+float plus_mean(float x) { return x + 0.0f; }
+
 float to_bf16(float x) {
   const auto bits = std::bit_cast<std::uint32_t>(x);
   return std::bit_cast<float>((bits + 0x7FFFu + ((bits >> 16) & 1u)) & 0xFFFF0000u);
@@ -72,23 +75,23 @@ void transform_block(float* d, Pair pair) {
 void pair_simd(float& a, float& b) {
   const float r = std::sqrt(-2.0f * polynomial_log(1.0f - a));
   const SinCos angle = polynomial_sincos(static_cast<float>(2.0 * std::numbers::pi) * b);
-  a = r * angle.cos;
-  b = r * angle.sin;
+  a = plus_mean(r * angle.cos);
+  b = plus_mean(r * angle.sin);
 }
 
 void pair_scalar(float& a, float& b) {
   const float r = std::sqrt(-2.0f * std::log(1.0f - a));
   const float theta = static_cast<float>(2.0 * std::numbers::pi * static_cast<double>(b));
-  a = r * std::cos(theta);
-  b = r * std::sin(theta);
+  a = plus_mean(r * std::cos(theta));
+  b = plus_mean(r * std::sin(theta));
 }
 
 void pair_bf16(float& a, float& b) {
   const float log_u = to_bf16(std::log(to_bf16(1.0f - a)));
   const float r = to_bf16(std::sqrt(to_bf16(-2.0f * log_u)));
   const float theta = to_bf16(static_cast<float>(2.0 * std::numbers::pi * static_cast<double>(b)));
-  a = to_bf16(r * to_bf16(std::cos(theta)));
-  b = to_bf16(r * to_bf16(std::sin(theta)));
+  a = plus_mean(to_bf16(r * to_bf16(std::cos(theta))));
+  b = plus_mean(to_bf16(r * to_bf16(std::sin(theta))));
 }
 
 // The block scheme shared by all large draws: fill, transform full blocks of 16, redraw the last 16 for a ragged tail.
@@ -133,7 +136,7 @@ double TorchGenerator::next_normal_double() {
 
 void TorchGenerator::normal(std::span<float> out) {
   if (out.size() < kBlockThreshold) {
-    for (float& v : out) v = static_cast<float>(next_normal_double());
+    for (float& v : out) v = plus_mean(static_cast<float>(next_normal_double()));
     return;
   }
   block_normal(out, [this] { return uniform(); }, variant_ == Variant::simd ? pair_simd : pair_scalar);
@@ -141,7 +144,7 @@ void TorchGenerator::normal(std::span<float> out) {
 
 void TorchGenerator::normal_bf16(std::span<float> out) {
   if (out.size() < kBlockThreshold) {
-    for (float& v : out) v = to_bf16(static_cast<float>(next_normal_double()));
+    for (float& v : out) v = to_bf16(plus_mean(static_cast<float>(next_normal_double())));
     return;
   }
   block_normal(out, [this] { return static_cast<float>(next_word() & 0xFFu) / 256.0f; }, pair_bf16);

@@ -69,6 +69,8 @@ std::vector<DeviceInfo> list_devices() {
   return out;
 }
 
+std::string backend_library_version() { return ggml_version(); }
+
 Result<std::unique_ptr<Device>> Device::open(const std::string& name, int threads) {
   load_backends();
   ggml_backend_dev_t chosen = nullptr;

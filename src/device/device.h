@@ -23,6 +23,9 @@ struct DeviceInfo {
 // All devices of all installed backends, in the registry's order. Loads the backends on first use.
 std::vector<DeviceInfo> list_devices();
 
+// Version of the ggml library in use, e.g. "0.27.0".
+std::string backend_library_version();
+
 // Receives every named intermediate after the graph that computes it has run. `shape` is innermost first (ggml order).
 using TensorObserver = std::function<void(const std::string& name, std::span<const std::int64_t> shape, std::span<const float> values)>;
 

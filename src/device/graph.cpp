@@ -2,7 +2,7 @@
 
 #include "base/try.h"
 
-#include <cstring>
+#include <cmath>
 
 namespace tritium {
 
@@ -58,6 +58,13 @@ ggml_tensor* Graph::output(const std::string& name, ggml_tensor* tensor) {
 
 void Graph::effect(ggml_tensor* tensor) { ggml_build_forward_expand(graph_, tensor); }
 
+void Graph::watch(ggml_tensor* tensor) {
+  ggml_tensor* sum = ggml_sum(context_.get(), tensor);
+  ggml_set_output(sum);
+  ggml_build_forward_expand(graph_, sum);
+  watched_.push_back(sum);
+}
+
 Result<void> Graph::run(const CancelToken* cancel) {
   TRITIUM_TRY(device_.allocate(graph_));
   for (const Upload& each : uploads_)
@@ -67,6 +74,10 @@ Result<void> Graph::run(const CancelToken* cancel) {
     const std::vector<float> values = download(tensor);
     device_.observer()(name, std::span(tensor->ne, GGML_MAX_DIMS), values);
   }
+  for (const ggml_tensor* sum : watched_)
+    if (!std::isfinite(read(sum).front()))
+      return Error{ErrorCode::rejected, "values that are not finite (NaN or infinity) appeared in " + scope_, "",
+                   "damaged weights or an unsuitable device: try 'tritium verify' and '--device CPU'"};
   return {};
 }
 

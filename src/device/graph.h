@@ -34,6 +34,9 @@ class Graph {
   // Adds a node that must be computed although nothing reads it (writes into persistent tensors).
   void effect(ggml_tensor* tensor);
 
+  // Makes run() fail with code `rejected` when this float32 tensor holds a value that is not finite. One reduction, on the device.
+  void watch(ggml_tensor* tensor);
+
   // Keeps an object alive as long as the graph: the user data of custom operations.
   template <class T>
   T* keep(T object) {
@@ -56,6 +59,7 @@ class Graph {
   ggml_cgraph* graph_;
   std::vector<Upload> uploads_;
   std::vector<std::pair<std::string, ggml_tensor*>> observed_;
+  std::vector<ggml_tensor*> watched_;  // sums: not finite if any term is not
   std::vector<std::shared_ptr<void>> kept_;
 };
 

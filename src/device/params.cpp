@@ -44,34 +44,46 @@ const TensorInfo* ParamLoader::expect(const std::string& name, const std::vector
 
 void ParamLoader::require(const std::string& name, const std::vector<std::int64_t>& shape) { expect(name, shape); }
 
-ggml_tensor* ParamLoader::add(const std::string& name, const TensorInfo* source, std::vector<std::int64_t> stored_shape, bool is_matrix,
-                              Transform transform) {
-  const bool keep_bf16 = is_matrix && precision_ == MatrixPrecision::bf16 && source != nullptr && source->dtype == DType::bf16;
+ggml_tensor* ParamLoader::add(const std::string& name, ggml_type type, std::vector<std::int64_t> stored_shape, Item item) {
   std::reverse(stored_shape.begin(), stored_shape.end());
-  ggml_tensor* tensor = pool_.add(name, keep_bf16 ? GGML_TYPE_BF16 : GGML_TYPE_F32, stored_shape);
-  items_.push_back({tensor, source, std::move(transform), {}});
-  return tensor;
+  item.tensor = pool_.add(name, type, stored_shape);
+  items_.push_back(std::move(item));
+  return items_.back().tensor;
+}
+
+ggml_tensor* ParamLoader::matrix(const std::vector<Source>& sources, std::vector<std::int64_t> stored_shape, Transform transform) {
+  Item item{nullptr, {}, std::move(transform), {}};
+  bool keep_bf16 = precision_ == MatrixPrecision::bf16;
+  for (const Source& source : sources) {
+    const TensorInfo* info = expect(source.name, source.shape);
+    keep_bf16 = keep_bf16 && info != nullptr && info->dtype == DType::bf16;
+    item.sources.push_back(info);
+  }
+  return add(sources.front().name, keep_bf16 ? GGML_TYPE_BF16 : GGML_TYPE_F32, std::move(stored_shape), std::move(item));
 }
 
 ggml_tensor* ParamLoader::matrix(const std::string& name, std::vector<std::int64_t> shape) {
-  const TensorInfo* source = expect(name, shape);
-  return add(name, source, std::move(shape), true, {});
-}
-
-ggml_tensor* ParamLoader::matrix(const std::string& name, std::vector<std::int64_t> shape, std::vector<std::int64_t> stored_shape,
-                                 Transform transform) {
-  return add(name, expect(name, shape), std::move(stored_shape), true, std::move(transform));
+  return matrix({Source{name, shape}}, shape, {});
 }
 
 ggml_tensor* ParamLoader::tensor(const std::string& name, std::vector<std::int64_t> shape) {
   const TensorInfo* source = expect(name, shape);
-  return add(name, source, std::move(shape), false, {});
+  return add(name, GGML_TYPE_F32, std::move(shape), {nullptr, {source}, {}, {}});
 }
 
 ggml_tensor* ParamLoader::computed(const std::string& name, std::vector<std::int64_t> stored_shape, Compute compute) {
-  ggml_tensor* tensor = add(name, nullptr, std::move(stored_shape), false, {});
-  items_.back().compute = std::move(compute);
-  return tensor;
+  return add(name, GGML_TYPE_F32, std::move(stored_shape), {nullptr, {}, {}, std::move(compute)});
+}
+
+Result<std::vector<float>> ParamLoader::values_of(const Item& item) const {
+  if (item.compute) return item.compute(checkpoint_);
+  std::vector<float> values;
+  for (const TensorInfo* source : item.sources) {
+    TRITIUM_TRY_ASSIGN(std::vector<float> part, checkpoint_.read_f32(*source));
+    if (values.empty()) values = std::move(part);
+    else values.insert(values.end(), part.begin(), part.end());
+  }
+  return item.transform ? item.transform(std::move(values)) : std::move(values);
 }
 
 Result<void> ParamLoader::check() const {
@@ -90,9 +102,7 @@ Result<TensorPool> ParamLoader::load(Device& device, const CancelToken* cancel, 
   std::uint64_t done = 0;
   for (const Item& item : items_) {
     if (cancel != nullptr) TRITIUM_TRY(cancel->check("loading"));
-    const auto read = item.compute ? item.compute(checkpoint_) : checkpoint_.read_f32(*item.source);
-    if (!read.ok()) return read.error();
-    const std::vector<float> values = item.transform ? item.transform(*read) : *read;
+    TRITIUM_TRY_ASSIGN(const std::vector<float> values, values_of(item));
     if (static_cast<std::int64_t>(values.size()) != ggml_nelements(item.tensor))
       return Error{ErrorCode::failure, fmt::format("'{}' has {} values after conversion, expected {}", item.tensor->name, values.size(), ggml_nelements(item.tensor)), "", ""};
     if (!all_finite(values))

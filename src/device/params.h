@@ -28,9 +28,14 @@ class ParamLoader {
   ggml_tensor* matrix(const std::string& name, std::vector<std::int64_t> shape);  // stored per MatrixPrecision
   ggml_tensor* tensor(const std::string& name, std::vector<std::int64_t> shape);  // stored as float32
 
-  // As matrix()/tensor(), but the values pass through `transform` (same count in and out) and the device tensor gets `stored_shape`.
+  // A matrix made of several tensors of the file: their values, one after the other, pass through `transform` (same count in and
+  // out; may be empty) and are stored with `stored_shape` under the first one's name.
+  struct Source {
+    std::string name;
+    std::vector<std::int64_t> shape;
+  };
   using Transform = std::function<std::vector<float>(std::vector<float>)>;
-  ggml_tensor* matrix(const std::string& name, std::vector<std::int64_t> shape, std::vector<std::int64_t> stored_shape, Transform transform);
+  ggml_tensor* matrix(const std::vector<Source>& sources, std::vector<std::int64_t> stored_shape, Transform transform);
 
   // A float32 tensor computed on load from any tensors of the checkpoint.
   using Compute = std::function<Result<std::vector<float>>(const Checkpoint&)>;
@@ -51,11 +56,12 @@ class ParamLoader {
  private:
   struct Item {
     ggml_tensor* tensor;
-    const TensorInfo* source;  // null for computed tensors
+    std::vector<const TensorInfo*> sources;  // empty for computed tensors
     Transform transform;
     Compute compute;
   };
-  ggml_tensor* add(const std::string& name, const TensorInfo* source, std::vector<std::int64_t> stored_shape, bool is_matrix, Transform transform);
+  ggml_tensor* add(const std::string& name, ggml_type type, std::vector<std::int64_t> stored_shape, Item item);
+  Result<std::vector<float>> values_of(const Item& item) const;
   const TensorInfo* expect(const std::string& name, const std::vector<std::int64_t>& shape);
 
   const Checkpoint& checkpoint_;

@@ -124,10 +124,17 @@ std::uint64_t Checkpoint::tensor_bytes() const {
   return sum;
 }
 
-Result<void> Checkpoint::read(const TensorInfo& tensor, std::span<std::uint8_t> out) const {
+Result<const SafetensorsFile*> Checkpoint::file_of(const TensorInfo& tensor) const {
   const auto found = entries_.find(tensor.name);
   if (found == entries_.end() || found->second.info != &tensor) return bad("tensor '" + tensor.name + "' does not belong to this checkpoint");
-  return found->second.file->read(tensor, out);
+  return found->second.file;
+}
+
+Result<void> Checkpoint::read(const TensorInfo& tensor, std::span<std::uint8_t> out) const { return read_range(tensor, 0, out); }
+
+Result<void> Checkpoint::read_range(const TensorInfo& tensor, std::uint64_t first, std::span<std::uint8_t> out) const {
+  TRITIUM_TRY_ASSIGN(const SafetensorsFile* file, file_of(tensor));
+  return file->read_range(tensor, first, out);
 }
 
 Result<std::vector<float>> Checkpoint::read_f32(const TensorInfo& tensor) const {

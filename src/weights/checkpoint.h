@@ -25,6 +25,7 @@ class Checkpoint {
 
   // Raw bytes of a tensor of this checkpoint. Precondition: out.size() == tensor.bytes.
   Result<void> read(const TensorInfo& tensor, std::span<std::uint8_t> out) const;
+  Result<void> read_range(const TensorInfo& tensor, std::uint64_t first, std::span<std::uint8_t> out) const;
   // The tensor widened to float32.
   Result<std::vector<float>> read_f32(const TensorInfo& tensor) const;
   Result<std::vector<float>> read_f32(std::string_view name) const;
@@ -34,6 +35,7 @@ class Checkpoint {
     const TensorInfo* info;
     const SafetensorsFile* file;
   };
+  Result<const SafetensorsFile*> file_of(const TensorInfo& tensor) const;
   Result<void> add_file(const std::filesystem::path& path);
   static Result<Checkpoint> open_index(const std::filesystem::path& index);
 

@@ -296,6 +296,10 @@ Result<SafetensorsFile> SafetensorsFile::open(const std::filesystem::path& path)
   return file;
 }
 
-Result<void> SafetensorsFile::read(const TensorInfo& tensor, std::span<std::uint8_t> out) const { return read_at(fd_, path_, tensor.offset, out); }
+Result<void> SafetensorsFile::read(const TensorInfo& tensor, std::span<std::uint8_t> out) const { return read_range(tensor, 0, out); }
+
+Result<void> SafetensorsFile::read_range(const TensorInfo& tensor, std::uint64_t first, std::span<std::uint8_t> out) const {
+  return read_at(fd_, path_, tensor.offset + first, out);
+}
 
 }  // namespace tritium

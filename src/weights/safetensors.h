@@ -53,6 +53,8 @@ class SafetensorsFile {
 
   // Copies the tensor's raw bytes. Precondition: out.size() == tensor.bytes and the tensor belongs to this file.
   Result<void> read(const TensorInfo& tensor, std::span<std::uint8_t> out) const;
+  // The bytes [first, first + out.size()) of the tensor. Precondition: they lie within it.
+  Result<void> read_range(const TensorInfo& tensor, std::uint64_t first, std::span<std::uint8_t> out) const;
 
  private:
   SafetensorsFile(std::filesystem::path path, int fd, std::uint64_t file_bytes, SafetensorsHeader header);

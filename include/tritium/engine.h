@@ -1,0 +1,72 @@
+// The engine: one model on one machine, from a request to an MP4 with sound.
+//
+//   tritium::EngineOptions options;
+//   options.model = "models/demo";
+//   auto engine = tritium::Engine::open(options);
+//   if (!engine.ok()) { std::cerr << engine.error().text(); return 1; }
+//   tritium::Request request;
+//   request.prompt = "a red circle moves to the right on a blue background with a low tone";
+//   auto artifact = (*engine)->generate(request, {.video = "out.mp4"});
+#pragma once
+
+#include <tritium/cancel.h>
+#include <tritium/plan.h>
+#include <tritium/request.h>
+#include <tritium/result.h>
+
+#include <functional>
+#include <memory>
+
+namespace tritium {
+
+struct EngineOptions {
+  std::filesystem::path model;         // folder of the model
+  std::string device;                  // name of a compute device; empty: the CPU
+  int threads = 0;                     // for CPU work; 0: all usable processors
+  std::string compute = "auto";        // matrices as "f32", "bf16" or by size ("auto": float32 up to 1 GiB per stage)
+  std::filesystem::path dump_tensors;  // if not empty, every named intermediate is written there
+};
+
+struct Progress {
+  std::string stage;     // "load", "text", "denoise", "video", "audio", "write"
+  int step = 0, of = 0;  // within the stage: layers, evaluations, tiles, ...
+  double fraction = 0;   // of the whole request, 0..1
+  double eta_seconds = -1;  // until the end; negative while unknown
+};
+using ProgressCallback = std::function<void(const Progress&)>;
+
+struct StageTiming {
+  std::string stage;
+  double seconds = 0;
+};
+
+struct Artifact {
+  std::filesystem::path video, sidecar;
+  Plan plan;
+  std::vector<StageTiming> timings;
+  std::vector<std::string> warnings;
+};
+
+class Engine {
+ public:
+  // Reads configurations and headers and checks that they belong together; weights are loaded when first needed and stay loaded.
+  static Result<std::unique_ptr<Engine>> open(const EngineOptions& options);
+  virtual ~Engine() = default;
+
+  // Errors: usage (names field, value and range), does_not_fit (need and have).
+  virtual Result<Plan> plan(const Request& request) = 0;
+
+  // Errors as plan(), and: model, device, rejected (the output is not acceptable; a finished but rejected video is kept as
+  // "<name>.rejected.mp4"), interrupted. On error nothing exists under the final name.
+  virtual Result<Artifact> generate(const Request& request, const OutputOptions& output, const ProgressCallback& progress = {},
+                                    const CancelToken* cancel = nullptr) = 0;
+
+  // Description of the model as a JSON document, and as text for people.
+  [[nodiscard]] virtual std::string model_json() const = 0;
+  [[nodiscard]] virtual std::string model_text() const = 0;
+};
+
+// "0.1.0"
+const char* version();
+
+}  // namespace tritium

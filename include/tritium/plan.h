@@ -1,0 +1,53 @@
+// What will be computed for a request, decided before any weight is read.
+#pragma once
+
+#include <tritium/request.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tritium {
+
+struct StagePlan {
+  std::string name;       // "text", "denoise", "video", "audio"
+  std::string device;     // as in list_devices()
+  std::string precision;  // of the matrices: "f32" or "bf16"
+  std::uint64_t weight_bytes = 0;   // on the device, resident
+  std::uint64_t working_bytes = 0;  // activations and other memory besides the weights, an estimate
+  double flops = 0;                 // floating-point operations of the whole stage
+};
+
+struct Plan {
+  // The request with every value decided.
+  std::string prompt;
+  int width = 0, height = 0;   // pixels
+  int frames = 0;              // at 24 fps
+  int steps = 0;               // evaluations
+  std::uint64_t seed = 0;
+  double video_shift = 0, audio_shift = 0;
+  std::string noise;
+  std::vector<Adjustment> adjustments;
+  std::vector<std::string> warnings;
+
+  // What follows from it.
+  int text_tokens = 0;
+  int latent_channels = 0, latent_frames = 0, latent_height = 0, latent_width = 0;  // of the video
+  int audio_dim = 0, audio_latents = 0;  // per stereo channel
+  std::int64_t rows = 0;                 // of the packed sequence: text, audio and video together
+  std::vector<float> video_sigmas, audio_sigmas;  // [steps + 1]
+  std::int64_t samples = 0;              // of sound per channel, at 32 kHz
+
+  std::vector<StagePlan> stages;
+  std::uint64_t peak_bytes = 0;       // host memory at the most, an estimate
+  std::uint64_t available_bytes = 0;  // host memory free when the plan was made
+  std::uint64_t output_bytes = 0;     // generous estimate of the MP4
+
+  [[nodiscard]] double seconds() const { return frames / 24.0; }
+};
+
+// For people: several lines. For machines: a JSON document.
+std::string plan_text(const Plan& plan);
+std::string plan_json(const Plan& plan);
+
+}  // namespace tritium

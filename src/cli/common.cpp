@@ -1,0 +1,98 @@
+#include "cli/common.h"
+
+#include "base/files.h"
+#include "base/try.h"
+
+#include <csignal>
+#include <cstdio>
+#include <fmt/format.h>
+#include <iostream>
+#include <iterator>
+#include <unistd.h>
+
+namespace tritium::cli {
+namespace fs = std::filesystem;
+
+int fail(const Error& error) {
+  std::fprintf(stderr, "tritium: %s\n", error.text().c_str());
+  return static_cast<int>(error.code);
+}
+
+void add_model_options(CLI::App& app, ModelOptions& o) {
+  app.add_option("-m,--model", o.model, "Model folder (holding FL2VA/); the bundled demo model when absent")->envname("TRITIUM_MODEL");
+  app.add_option("--device", o.device, "Compute device, see 'tritium devices'; the CPU when absent")->envname("TRITIUM_DEVICE");
+  app.add_option("--threads", o.threads, "CPU threads; 0 = all usable processors")->check(CLI::Range(0, 4096))->envname("TRITIUM_THREADS");
+  app.add_option("--compute", o.compute, "Matrices as f32 or bf16; auto = f32 up to 1 GiB per stage")->check(CLI::IsMember({"auto", "f32", "bf16"}))->envname("TRITIUM_COMPUTE");
+  app.add_option("--dump-tensors", o.dump_tensors, "Write every named intermediate as safetensors into this folder");
+}
+
+fs::path demo_model() {
+  std::error_code code;
+  const fs::path executable = fs::read_symlink("/proc/self/exe", code);
+  if (!code)
+    if (const fs::path installed = executable.parent_path().parent_path() / "share/tritium/models/demo"; fs::is_directory(installed, code)) return installed;
+  return TRITIUM_DEMO_MODEL;
+}
+
+Result<std::unique_ptr<Engine>> open_engine(const ModelOptions& o, bool quiet) {
+  EngineOptions options{o.model, o.device, o.threads, o.compute, o.dump_tensors};
+  if (o.model.empty()) {
+    options.model = demo_model();
+    if (!quiet) std::fprintf(stderr, "No model given (-m DIR): using the bundled demo model, a tiny one for trying things out.\n");
+  }
+  return Engine::open(options);
+}
+
+void add_request_options(CLI::App& app, RequestOptions& o) {
+  app.add_option("prompt", o.prompt, "What to show and what to hear");
+  app.add_option("-f,--prompt-file", o.prompt_file, "Read the prompt from a file; - for standard input");
+  Request& r = o.request;
+  app.add_option("--width", r.width, "Pixels, a multiple of 32 (raised if not)");
+  app.add_option("--height", r.height, "Pixels, a multiple of 32 (raised if not)");
+  auto* frames = app.add_option("--frames", r.frames, "Frames at 24 per second, 17n+5 (raised if not)");
+  app.add_option("--seconds", r.seconds, "Length instead of frames")->excludes(frames);
+  app.add_option("--steps", r.steps, "Evaluations of the diffusion transformer");
+  app.add_option("--seed", r.seed, "Random seed; drawn and reported when absent");
+  app.add_option("--video-shift", r.video_shift, "Noise schedule shift of the pictures");
+  app.add_option("--audio-shift", r.audio_shift, "Noise schedule shift of the sound");
+  app.add_option("--noise", r.noise, "Whose random numbers a seed means: diffsynth, sglang or comfyui");
+}
+
+Result<Request> read_request(const RequestOptions& o) {
+  Request request = o.request;
+  request.prompt = o.prompt;
+  if (!o.prompt.empty() && !o.prompt_file.empty())
+    return Error{ErrorCode::usage, "given both as an argument and with --prompt-file", "prompt", "give one of them"};
+  const bool from_stdin = o.prompt_file == "-" || (o.prompt_file.empty() && o.prompt.empty() && isatty(STDIN_FILENO) == 0);
+  if (from_stdin) {
+    request.prompt.assign(std::istreambuf_iterator<char>(std::cin), {});
+  } else if (!o.prompt_file.empty()) {
+    auto text = read_file(o.prompt_file, 64u << 20);
+    if (!text.ok()) return Error{ErrorCode::usage, text.error().message, "prompt-file", ""};
+    request.prompt = std::move(*text);
+  }
+  // A line end that only closes the file or the pipe is not part of the prompt.
+  if ((from_stdin || !o.prompt_file.empty()) && request.prompt.ends_with('\n')) request.prompt.pop_back();
+  return request;
+}
+
+namespace {
+
+CancelToken token;
+
+void on_signal(int) {
+  if (token.cancelled()) _exit(static_cast<int>(ErrorCode::interrupted));
+  token.cancel();
+}
+
+}  // namespace
+
+CancelToken& interrupt_token() {
+  struct sigaction action {};
+  action.sa_handler = on_signal;
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+  return token;
+}
+
+}  // namespace tritium::cli

@@ -1,0 +1,43 @@
+// What the sub-commands share. Results go to standard output, everything else to standard error.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <tritium/engine.h>
+
+namespace tritium::cli {
+
+// A sub-command registers its options and the function that runs it; the function returns the exit status.
+using Runner = std::function<int()>;
+Runner add_generate(CLI::App& app);
+Runner add_plan(CLI::App& app);
+Runner add_inspect(CLI::App& app);
+Runner add_devices(CLI::App& app);
+
+// Prints "tritium: ..." and returns the exit status of the error.
+int fail(const Error& error);
+
+// Options of every command that opens a model.
+struct ModelOptions {
+  std::string model, device, compute = "auto", dump_tensors;
+  int threads = 0;
+};
+void add_model_options(CLI::App& app, ModelOptions& options);
+// Fills in the bundled demo model (and says so, unless quiet) when none was named.
+Result<std::unique_ptr<Engine>> open_engine(const ModelOptions& options, bool quiet);
+
+// Options of every command that takes a request.
+struct RequestOptions {
+  std::string prompt, prompt_file;
+  Request request;
+};
+void add_request_options(CLI::App& app, RequestOptions& options);
+// The prompt from the argument, -f FILE, or standard input when it is not a terminal.
+Result<Request> read_request(const RequestOptions& options);
+
+// The folder of the bundled demo model: beside an installed binary, or in the source tree it was built from.
+std::filesystem::path demo_model();
+
+// Cancelled by SIGINT and SIGTERM; a second signal ends the process at once.
+CancelToken& interrupt_token();
+
+}  // namespace tritium::cli

@@ -1,0 +1,83 @@
+#include "cli/common.h"
+#include "cli/progress_bar.h"
+
+#include "base/try.h"
+
+#include <cstdio>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+namespace tritium::cli {
+namespace fs = std::filesystem;
+namespace {
+
+struct GenerateOptions {
+  ModelOptions model;
+  RequestOptions request;
+  std::string output, frames_dir, wav, latents, progress = "auto";
+  bool json = false;
+};
+
+// A name that is not taken, so that a run without -o never replaces a result.
+fs::path free_name() {
+  std::error_code ignored;
+  for (int i = 1;; ++i) {
+    const fs::path name = i == 1 ? "tritium.mp4" : fmt::format("tritium-{}.mp4", i);
+    if (!fs::exists(name, ignored)) return name;
+  }
+}
+
+void print_notes(const Plan& plan) {
+  for (const Adjustment& a : plan.adjustments) std::fprintf(stderr, "note: %s\n", fmt::format("{} {} -> {} ({})", a.field, a.from, a.to, a.reason).c_str());
+  for (const std::string& w : plan.warnings) std::fprintf(stderr, "warning: %s\n", w.c_str());
+}
+
+void print_result(const Artifact& artifact, bool json) {
+  if (!json) {
+    std::printf("%s\n", artifact.video.c_str());
+    return;
+  }
+  nlohmann::ordered_json out{{"video", artifact.video.string()}, {"sidecar", artifact.sidecar.string()}};
+  out["plan"] = nlohmann::ordered_json::parse(plan_json(artifact.plan));
+  for (const StageTiming& t : artifact.timings) out["timings"][t.stage] = t.seconds;
+  out["warnings"] = artifact.warnings;
+  std::printf("%s\n", out.dump(2).c_str());
+}
+
+Result<Artifact> generate(const GenerateOptions& o) {
+  TRITIUM_TRY_ASSIGN(const Request request, read_request(o.request));
+  TRITIUM_TRY_ASSIGN(const auto engine, open_engine(o.model, o.json));
+  // Decided once here, so that the notes appear before the work starts and the seed in them is the one used.
+  TRITIUM_TRY_ASSIGN(const Plan plan, engine->plan(request));
+  print_notes(plan);
+  Request decided = request;
+  decided.seed = plan.seed;
+  const OutputOptions output{o.output.empty() ? free_name() : fs::path(o.output), o.frames_dir, o.wav, o.latents};
+  ProgressPrinter printer(progress_style(o.progress));
+  auto artifact = engine->generate(decided, output, [&printer](const Progress& p) { printer(p); }, &interrupt_token());
+  printer.finish();
+  return artifact;
+}
+
+}  // namespace
+
+Runner add_generate(CLI::App& app) {
+  auto options = std::make_shared<GenerateOptions>();
+  add_model_options(app, options->model);
+  add_request_options(app, options->request);
+  app.add_option("-o,--output", options->output, "The video, NAME.mp4; a free name in this folder when absent");
+  app.add_option("--frames-dir", options->frames_dir, "Also write the frames as PNG into this folder");
+  app.add_option("--wav", options->wav, "Also write the sound as WAV");
+  app.add_option("--latents", options->latents, "Also write the final latents as safetensors");
+  app.add_option("--progress", options->progress, "auto, bar, lines, json or none")->check(CLI::IsMember({"auto", "bar", "lines", "json", "none"}));
+  app.add_flag("--json", options->json, "Print the result as JSON");
+  return [options] {
+    const auto artifact = generate(*options);
+    if (!artifact.ok()) return fail(artifact.error());
+    for (const std::string& w : artifact->warnings) std::fprintf(stderr, "warning: %s\n", w.c_str());
+    print_result(*artifact, options->json);
+    return 0;
+  };
+}
+
+}  // namespace tritium::cli

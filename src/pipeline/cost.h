@@ -1,0 +1,20 @@
+// Operations and memory of each stage, from dimensions alone (spec/dit.md §15, spec/vae.md §1.11 and §2.8).
+// Counted are products and attention; what is left out (norms, activations) is below two per cent.
+#pragma once
+
+#include "pipeline/plan.h"
+
+namespace tritium {
+
+struct StageCost {
+  double flops = 0;
+  std::uint64_t working_bytes = 0;
+};
+
+StageCost text_cost(const TextConfig& config, std::int64_t tokens);
+// `rows` of the packed sequence, `targets` of them denoised.
+StageCost denoise_cost(const DitConfig& config, std::int64_t rows, std::int64_t text_rows, std::int64_t targets, int steps);
+StageCost video_decode_cost(const video_vae::VideoVaeConfig& config, int latent_frames, int latent_height, int latent_width);
+StageCost audio_decode_cost(const audio_vae::AudioVaeConfig& config, std::int64_t latents);
+
+}  // namespace tritium

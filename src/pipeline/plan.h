@@ -1,0 +1,38 @@
+// From a request to a plan: pure functions of the request, the model's configuration and the machine (no weights, no files).
+#pragma once
+
+#include "device/params.h"
+#include "pipeline/model_info.h"
+
+#include <tritium/plan.h>
+
+namespace tritium {
+
+struct PlanInputs {
+  ModelDefaults defaults;
+  TextConfig text;
+  DitConfig dit;
+  video_vae::VideoVaeConfig video_vae;
+  audio_vae::AudioVaeConfig audio_vae;
+  // Weights of the stages text, denoise, video, audio when kept on the device.
+  struct Weights {
+    std::uint64_t bytes = 0;
+    MatrixPrecision precision = MatrixPrecision::f32;
+  };
+  Weights text_weights, dit_weights, video_weights, audio_weights;
+  std::string device = "CPU";
+  std::uint64_t available_bytes = 0;  // host memory free now; 0: unknown, nothing is refused
+  int text_tokens = 0;                // of the prompt
+};
+
+// Weights on the device for a matrix precision "auto", "f32" or "bf16", after checking every name and shape of the model.
+struct StageWeights {
+  PlanInputs::Weights text, dit, video, audio;
+};
+Result<StageWeights> stage_weights(const ModelInfo& model, const std::string& compute);
+
+// Defaults filled, sizes and lengths snapped up (each change recorded), everything derived. `random_seed` is used when the request
+// has none. Errors: usage naming field, value, range and the nearest valid value; does_not_fit naming need and have.
+Result<Plan> make_plan(const Request& request, const PlanInputs& inputs, std::uint64_t random_seed);
+
+}  // namespace tritium

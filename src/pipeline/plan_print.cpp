@@ -1,0 +1,69 @@
+// The plan for people and for machines.
+#include "base/system.h"
+#include "pipeline/plan_json.h"
+
+#include <fmt/format.h>
+
+namespace tritium {
+namespace {
+
+using nlohmann::ordered_json;
+
+std::string flops_text(double flops) {
+  if (flops >= 1e15) return fmt::format("{:.2f} PFLOP", flops * 1e-15);
+  if (flops >= 1e12) return fmt::format("{:.2f} TFLOP", flops * 1e-12);
+  return fmt::format("{:.2f} GFLOP", flops * 1e-9);
+}
+
+}  // namespace
+
+ordered_json to_json(const Adjustment& a) { return {{"field", a.field}, {"from", a.from}, {"to", a.to}, {"reason", a.reason}}; }
+
+ordered_json to_json(const Plan& p) {
+  ordered_json out;
+  out["prompt"] = p.prompt;
+  out["width"] = p.width;
+  out["height"] = p.height;
+  out["frames"] = p.frames;
+  out["fps"] = 24;
+  out["seconds"] = p.seconds();
+  out["steps"] = p.steps;
+  out["seed"] = p.seed;
+  out["video_shift"] = p.video_shift;
+  out["audio_shift"] = p.audio_shift;
+  out["noise"] = p.noise;
+  out["adjustments"] = ordered_json::array();
+  for (const Adjustment& a : p.adjustments) out["adjustments"].push_back(to_json(a));
+  out["warnings"] = p.warnings;
+  out["text_tokens"] = p.text_tokens;
+  out["video_latents"] = {p.latent_channels, p.latent_frames, p.latent_height, p.latent_width};
+  out["audio_latents"] = {2, p.audio_dim, p.audio_latents};
+  out["rows"] = p.rows;
+  out["samples"] = p.samples;
+  out["sigmas"] = {{"video", p.video_sigmas}, {"audio", p.audio_sigmas}};
+  out["stages"] = ordered_json::array();
+  for (const StagePlan& s : p.stages)
+    out["stages"].push_back({{"stage", s.name}, {"device", s.device}, {"precision", s.precision}, {"weight_bytes", s.weight_bytes}, {"working_bytes", s.working_bytes}, {"flops", s.flops}});
+  out["peak_bytes"] = p.peak_bytes;
+  out["available_bytes"] = p.available_bytes;
+  out["output_bytes"] = p.output_bytes;
+  return out;
+}
+
+std::string plan_json(const Plan& plan) { return to_json(plan).dump(2, ' ', false, ordered_json::error_handler_t::replace); }
+
+std::string plan_text(const Plan& p) {
+  std::string out = fmt::format("{}x{}, {} frames at 24 fps ({:.2f} s), {} steps, seed {}, shifts {:g}/{:g}\n", p.width, p.height, p.frames, p.seconds(),
+                                p.steps, p.seed, p.video_shift, p.audio_shift);
+  out += fmt::format("{} text tokens; latents: video {}x{}x{}x{}, audio 2x{}x{}; {} rows in the sequence\n", p.text_tokens, p.latent_channels,
+                     p.latent_frames, p.latent_height, p.latent_width, p.audio_dim, p.audio_latents, p.rows);
+  out += fmt::format("{:<9} {:<8} {:<9} {:>11} {:>11} {:>14}\n", "stage", "device", "matrices", "weights", "working", "operations");
+  for (const StagePlan& s : p.stages)
+    out += fmt::format("{:<9} {:<8} {:<9} {:>11} {:>11} {:>14}\n", s.name, s.device, s.precision, format_bytes(s.weight_bytes), format_bytes(s.working_bytes), flops_text(s.flops));
+  out += fmt::format("memory: about {} at most, {} available\n", format_bytes(p.peak_bytes), format_bytes(p.available_bytes));
+  for (const Adjustment& a : p.adjustments) out += fmt::format("note: {} {} -> {} ({})\n", a.field, a.from, a.to, a.reason);
+  for (const std::string& w : p.warnings) out += fmt::format("warning: {}\n", w);
+  return out;
+}
+
+}  // namespace tritium

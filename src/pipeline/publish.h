@@ -1,0 +1,44 @@
+// Results on disk: the MP4 with everything about its making inside, its sidecar, and the optional forms.
+#pragma once
+
+#include "base/files.h"
+#include "media/clip.h"
+#include "pipeline/guard.h"
+#include "pipeline/model_info.h"
+#include "sampler/latents.h"
+
+#include <optional>
+#include <tritium/engine.h>
+
+namespace tritium {
+
+// "<video>.json"
+std::filesystem::path sidecar_of(const std::filesystem::path& video);
+// "name.rejected.mp4" for "name.mp4"
+std::filesystem::path rejected_name(const std::filesystem::path& video);
+
+// Reserves the target before anything is computed, so that an unwritable folder or a nearly full disk is found at once.
+// Errors: failure naming the path, does_not_fit naming need and have.
+Result<AtomicFile> reserve_output(const OutputOptions& output, const Plan& plan);
+
+// The document stored in the MP4 and in the sidecar: request, plan, versions, weight hashes, timings, measurements of the guards.
+struct MetadataInputs {
+  const Request& request;
+  const Plan& plan;
+  const ModelInfo& model;
+  const std::string& weights_json;  // weight_fingerprints()
+  const std::vector<StageTiming>& timings;
+  const GuardReport& guard;
+  int threads = 0;
+};
+std::string metadata_json(const MetadataInputs& inputs);
+
+// JSON array of {file, bytes, sha256}: of the whole file up to 64 MiB, of its header above ("header_sha256").
+Result<std::string> weight_fingerprints(const ModelInfo& model, const CancelToken* cancel);
+
+// Writes everything; the MP4 gets its final name last. A clip the guards refused is kept as rejected_name() instead and the verdict is
+// returned as the error.
+Result<void> publish(AtomicFile reserved, const OutputOptions& output, const Plan& plan, const Clip& clip, const Latents& latents,
+                     const GuardReport& guard, const std::string& metadata, const CancelToken* cancel, const std::function<void(int, int)>& progress);
+
+}  // namespace tritium

@@ -1,0 +1,43 @@
+// The arithmetic stages of a request, one function each: text -> latents -> clip. Files and devices are chosen by the caller.
+#pragma once
+
+#include "media/clip.h"
+#include "model/audio_vae/decoder.h"
+#include "model/dit/dit.h"
+#include "model/text/presentation.h"
+#include "model/text/text_model.h"
+#include "model/video_vae/decoder.h"
+#include "sampler/latents.h"
+
+#include <tritium/plan.h>
+
+namespace tritium {
+
+// Called with work units done and in total.
+using StepProgress = std::function<void(int done, int total)>;
+
+// What the diffusion transformer is conditioned on.
+struct Conditioning {
+  std::vector<float> text;            // [tokens][text_dim] row-major
+  std::vector<Modality> text_tags;    // [tokens]
+};
+
+Result<Conditioning> encode_text(const TextModel& model, const Presentation& presentation, const CancelToken* cancel, const StepProgress& progress);
+
+// The noise that the plan's seed means.
+Result<Latents> initial_noise(const Plan& plan);
+
+// All evaluations from `state` (noise at the first level) to clean latents: video [channels, T, H, W], audio [2, dim, A].
+// `progress` counts blocks over all evaluations. Every step is checked for values that are not finite.
+Result<Latents> denoise(const Dit& dit, const Plan& plan, const Conditioning& conditioning, Latents state, const CancelToken* cancel,
+                        const StepProgress& progress);
+
+// Frames into clip.rgb (8 bits), sized by the plan; the clip's sound stays as it is.
+Result<void> decode_video(video_vae::VideoDecoder& decoder, const Plan& plan, const Latents& latents, Clip& clip, const CancelToken* cancel,
+                          const StepProgress& progress);
+
+// Samples into clip.left and clip.right.
+Result<void> decode_audio(const audio_vae::AudioDecoder& decoder, const Plan& plan, const Latents& latents, Clip& clip, const CancelToken* cancel,
+                          const StepProgress& progress);
+
+}  // namespace tritium
