@@ -1,10 +1,10 @@
 #include "support/measure.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <complex>
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <numbers>
 #include <span>
@@ -15,8 +15,14 @@ namespace {
 using Rgb = std::array<double, 3>;
 constexpr int kColors = 8;
 constexpr std::array<const char*, kColors> kNames = {"red", "green", "blue", "yellow", "purple", "orange", "white", "black"};
-constexpr std::array<Rgb, kColors> kPaints = {{{0.86, 0.14, 0.14}, {0.12, 0.70, 0.26}, {0.14, 0.28, 0.88}, {0.96, 0.86, 0.16},
-                                               {0.58, 0.20, 0.76}, {0.97, 0.54, 0.10}, {0.95, 0.95, 0.95}, {0.07, 0.07, 0.07}}};
+constexpr std::array<Rgb, kColors> kPaints = {{{0.86, 0.14, 0.14},
+                                               {0.12, 0.70, 0.26},
+                                               {0.14, 0.28, 0.88},
+                                               {0.96, 0.86, 0.16},
+                                               {0.58, 0.20, 0.76},
+                                               {0.97, 0.54, 0.10},
+                                               {0.95, 0.95, 0.95},
+                                               {0.07, 0.07, 0.07}}};
 constexpr int kEdge = 6;  // pixels along each side that are taken as background
 
 struct Swatch {
@@ -53,7 +59,8 @@ struct Labels {
   int frames, height, width;
   std::vector<std::uint8_t> of;
   [[nodiscard]] int at(int t, int y, int x) const {
-    return of[(static_cast<std::size_t>(t) * static_cast<std::size_t>(height) + static_cast<std::size_t>(y)) * static_cast<std::size_t>(width) +
+    return of[(static_cast<std::size_t>(t) * static_cast<std::size_t>(height) + static_cast<std::size_t>(y)) *
+                  static_cast<std::size_t>(width) +
               static_cast<std::size_t>(x)];
   }
 };
@@ -163,7 +170,8 @@ double median(std::vector<double> values) {
 }
 
 std::string shape_name(double fill) {
-  constexpr std::array<std::pair<const char*, double>, 4> kShapes = {{{"circle", 0.785}, {"square", 1.0}, {"triangle", 0.5}, {"star", 0.36}}};
+  constexpr std::array<std::pair<const char*, double>, 4> kShapes = {
+      {{"circle", 0.785}, {"square", 1.0}, {"triangle", 0.5}, {"star", 0.36}}};
   const auto closer = [fill](const auto& a, const auto& b) { return std::abs(a.second - fill) < std::abs(b.second - fill); };
   return std::min_element(kShapes.begin(), kShapes.end(), closer)->first;
 }
@@ -284,9 +292,11 @@ std::map<std::string, std::string> Measured::answers() const {
 
 Result<Measured> measure(const Clip& clip) {
   if (clip.frames < 6 || clip.width < 16 || clip.height < 16 || clip.left.size() < 3200 || clip.left.size() != clip.right.size() ||
-      clip.rgb.size() != clip.frame_bytes() * static_cast<std::size_t>(clip.frames))
-    return Error{ErrorCode::failure, fmt::format("a clip of {} frames of {}x{} with {} samples cannot be measured", clip.frames, clip.width,
-                                                 clip.height, clip.left.size()), "", ""};
+      !clip.pictures_complete())
+    return Error{ErrorCode::failure,
+                 fmt::format("a clip of {} frames of {}x{} with {} samples cannot be measured", clip.frames, clip.width, clip.height,
+                             clip.left.size()),
+                 "", ""};
   Measured out;
   measure_pictures(clip, out);
   measure_sound(clip, out);

@@ -19,13 +19,13 @@ struct Measured {
   std::string pitch;      // low mid high
   std::string pan;        // right left still
 
-  double visible = 0;               // share of frames in which the object is seen
-  double area = 0;                  // mean share of the picture that it covers
-  double dx = 0, dy = 0;            // path of its centre from start to end, in picture widths and heights
-  double area_ratio = 0;            // end against start
-  double fill = 0;                  // of its bounding box
-  double peak_hz = 0;               // strongest frequency
-  double tonality = 0;              // strongest wanted tone against the RMS of the spectrum
+  double visible = 0;                 // share of frames in which the object is seen
+  double area = 0;                    // mean share of the picture that it covers
+  double dx = 0, dy = 0;              // path of its centre from start to end, in picture widths and heights
+  double area_ratio = 0;              // end against start
+  double fill = 0;                    // of its bounding box
+  double peak_hz = 0;                 // strongest frequency
+  double tonality = 0;                // strongest wanted tone against the RMS of the spectrum
   double pan_start = 0, pan_end = 0;  // -1 left .. 1 right
   double rms = 0;
 
