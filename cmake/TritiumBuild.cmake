@@ -1,5 +1,13 @@
 # Compile settings and the one function every source folder uses.
 
+# ccache where it is installed; a launcher that was chosen by hand stays.
+find_program(TRITIUM_CCACHE ccache)
+mark_as_advanced(TRITIUM_CCACHE)
+if(TRITIUM_CCACHE AND NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_C_COMPILER_LAUNCHER ${TRITIUM_CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${TRITIUM_CCACHE})
+endif()
+
 add_library(tritium_settings INTERFACE)
 target_include_directories(tritium_settings INTERFACE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
 # No contraction of a*b+c: results must not depend on which instruction set a file happens to be compiled for.

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <system_error>
 #include <unistd.h>
@@ -26,7 +27,7 @@ Error file_error(const char* action, const fs::path& path, int code) {
 }  // namespace
 
 Result<std::string> read_file(const fs::path& path, std::uint64_t limit) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return file_error("open", path, errno);
   struct stat info {};
   if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
@@ -70,13 +71,34 @@ AtomicFile::~AtomicFile() {
   if (!temporary_.empty()) ::unlink(temporary_.c_str());
 }
 
+namespace {
+
+// Temporary files of writers that were killed: theirs are no longer locked. Those of running writers are left alone.
+void remove_abandoned(const fs::path& target) {
+  const std::string prefix = "." + target.stem().string() + ".", suffix = target.extension().string();
+  const std::size_t length = prefix.size() + 6 + suffix.size();
+  std::error_code code;
+  for (const fs::directory_entry& entry : fs::directory_iterator(target.parent_path().empty() ? "." : target.parent_path(), code)) {
+    const std::string name = entry.path().filename().string();
+    if (name.size() != length || !name.starts_with(prefix) || !name.ends_with(suffix)) continue;
+    const int fd = ::open(entry.path().c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0) continue;
+    if (::flock(fd, LOCK_EX | LOCK_NB) == 0) ::unlink(entry.path().c_str());
+    ::close(fd);
+  }
+}
+
+}  // namespace
+
 Result<AtomicFile> AtomicFile::create(const fs::path& target) {
   std::error_code ignored;
   if (fs::is_directory(target, ignored)) return file_error("write", target, EISDIR);
+  remove_abandoned(target);
   // ".name.XXXXXX.ext": hidden, in the same folder (rename must not cross file systems), extension kept for writers that look at it.
   std::string name = (target.parent_path() / ("." + target.stem().string() + ".XXXXXX" + target.extension().string())).string();
   const int fd = ::mkostemps(name.data(), static_cast<int>(target.extension().string().size()), O_CLOEXEC);
   if (fd < 0) return file_error("create a file beside", target, errno);
+  ::flock(fd, LOCK_EX | LOCK_NB);
   mode_t mask = ::umask(0);
   ::umask(mask);
   ::fchmod(fd, 0666 & ~mask);

@@ -16,7 +16,8 @@ namespace tritium {
 Result<std::string> read_file(const std::filesystem::path& path, std::uint64_t limit = 256u << 20);
 
 // A file that is written under a temporary name in the target's own folder and gets its final name in commit().
-// Destroyed without commit, the temporary file is removed, so an unfinished file never carries the final name.
+// Destroyed without commit, the temporary file is removed, so an unfinished file never carries the final name. What a killed process
+// left behind is removed when the same target is written again.
 class AtomicFile {
  public:
   static Result<AtomicFile> create(const std::filesystem::path& target);

@@ -58,6 +58,22 @@ Function backend_function(ggml_backend_dev_t device, const char* name) {
   return reinterpret_cast<Function>(ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(device), name));
 }
 
+// Work of a graph, in operations: products by their size, everything else by the values it writes.
+double operations(ggml_cgraph* graph) {
+  constexpr double kPerValue = 8;
+  double sum = 0;
+  for (int i = 0; i < ggml_graph_n_nodes(graph); ++i) {
+    const ggml_tensor* node = ggml_graph_node(graph, i);
+    const bool product = node->op == GGML_OP_MUL_MAT || node->op == GGML_OP_CUSTOM;
+    sum += static_cast<double>(ggml_nelements(node)) * (product ? 2.0 * static_cast<double>(node->src[0]->ne[0]) : kPerValue);
+  }
+  return sum;
+}
+
+// Threads meet after every node of a graph. Below this much work for each of them, waiting costs more than it saves, above all on a
+// machine that is busy with other things.
+constexpr double kOperationsPerThread = 5e8;
+
 Error device_error(std::string message, std::string hint = {}) { return Error{ErrorCode::device, std::move(message), "", std::move(hint)}; }
 
 }  // namespace
@@ -100,8 +116,7 @@ Result<std::unique_ptr<Device>> Device::open(const std::string& name, int thread
     if (backend == nullptr) return device_error(fmt::format("device '{}' could not be initialised", ggml_backend_dev_name(each)));
     device->backends_.push_back(backend);
   }
-  if (const auto set_threads = backend_function<ggml_backend_set_n_threads_t>(cpu, "ggml_backend_set_n_threads"))
-    set_threads(device->backends_.back(), device->threads_);
+  device->set_threads_ = backend_function<ggml_backend_set_n_threads_t>(cpu, "ggml_backend_set_n_threads");
   device->set_abort_callback_ = backend_function<ggml_backend_set_abort_callback_t>(cpu, "ggml_backend_set_abort_callback");
   device->scheduler_ = ggml_backend_sched_new(device->backends_.data(), nullptr, static_cast<int>(device->backends_.size()), kMaxGraphNodes,
                                               /*parallel=*/false, /*op_offload=*/false);
@@ -135,6 +150,10 @@ Result<void> Device::run(ggml_cgraph* graph, const CancelToken* cancel) {
   if (set_abort_callback_ != nullptr) {
     const auto is_cancelled = [](void* token) { return token != nullptr && static_cast<const CancelToken*>(token)->cancelled(); };
     set_abort_callback_(backends_.back(), is_cancelled, const_cast<CancelToken*>(cancel));
+  }
+  if (set_threads_ != nullptr) {
+    const double useful = is_cpu_ ? operations(graph) / kOperationsPerThread : threads_;
+    set_threads_(backends_.back(), static_cast<int>(std::clamp(useful, 1.0, static_cast<double>(threads_))));
   }
   const ggml_status status = ggml_backend_sched_graph_compute(scheduler_, graph);
   if (cancel != nullptr) TRITIUM_TRY(cancel->check("computation"));

@@ -55,7 +55,7 @@ class Device {
 
   // Allocates the graph's tensors; results stay valid until the next call.
   Result<void> allocate(ggml_cgraph* graph);
-  // Runs an allocated graph. A cancelled token stops it within one node and gives error `interrupted`.
+  // Runs an allocated graph, on fewer threads than threads() if it is small: results do not depend on their number. A cancelled token stops it within one node and gives error `interrupted`.
   Result<void> run(ggml_cgraph* graph, const CancelToken* cancel);
 
  private:
@@ -66,6 +66,7 @@ class Device {
   int threads_ = 1;
   std::vector<ggml_backend_t> backends_;  // the device, then the CPU (once if the device is the CPU)
   ggml_backend_sched_t scheduler_ = nullptr;
+  void (*set_threads_)(ggml_backend_t, int) = nullptr;
   void (*set_abort_callback_)(ggml_backend_t, ggml_abort_callback, void*) = nullptr;
   TensorObserver observer_;
 };

@@ -1,5 +1,6 @@
 #include "ops/convolution.h"
 
+#include "kernels/cpu/conv1d.h"
 #include "ops/linear.h"
 
 #include <algorithm>
@@ -42,6 +43,27 @@ ggml_tensor* unfolded_conv1d(Graph& graph, const Conv1d& layer, ggml_tensor* x, 
   return matmul(graph, columns, ggml_reshape_2d(context, layer.weight, kernel * in, out));  // [length', out]
 }
 
+// Sources of the node: x, the weight and, if present, the bias.
+void run_conv1d(ggml_tensor* dst, int thread, int threads, void* user_data) {
+  const auto floats = [](const ggml_tensor* t) { return t != nullptr ? static_cast<const float*>(t->data) : nullptr; };
+  static_cast<const cpu::Conv1d*>(user_data)->compute(thread, threads, floats(dst->src[0]), floats(dst->src[1]), floats(dst->src[2]),
+                                                      static_cast<float*>(dst->data));
+}
+
+// nullptr when this machine has no vectorised kernel.
+ggml_tensor* fast_conv1d(Graph& graph, const Conv1d& layer, ggml_tensor* x, int padding, int dilation) {
+  const cpu::Isa isa = *cpu::usable_isas().begin();
+  const bool usable = layer.weight->type == GGML_TYPE_F32 && ggml_is_contiguous(layer.weight);
+  if (!graph.device().fast_kernels() || !cpu::conv1d_is_fast(isa) || !usable) return nullptr;
+  const cpu::Conv1dShape shape{layer.weight->ne[1], layer.weight->ne[2], layer.weight->ne[0], x->ne[0], padding, dilation};
+  const cpu::Conv1d kernel(shape, isa);
+  const auto tasks = static_cast<int>(std::min<std::int64_t>(kernel.units(), graph.device().threads()));
+  if (!ggml_is_contiguous(x)) x = ggml_cont(graph.context(), x);
+  ggml_tensor* arguments[] = {x, layer.weight, layer.bias};
+  return ggml_custom_4d(graph.context(), GGML_TYPE_F32, shape.output_length(), shape.out, 1, 1, arguments, layer.bias != nullptr ? 3 : 2, run_conv1d,
+                        tasks, graph.keep(kernel));
+}
+
 // Offset of the input sample read by tap 0 of the polyphase convolution, negative: taps cover i-reach .. i+reach.
 std::int64_t polyphase_reach(std::int64_t kernel, std::int64_t stride) {
   const std::int64_t padding = (kernel - stride) / 2;
@@ -51,6 +73,7 @@ std::int64_t polyphase_reach(std::int64_t kernel, std::int64_t stride) {
 }  // namespace
 
 ggml_tensor* conv1d(Graph& graph, const Conv1d& layer, ggml_tensor* x, int padding, int dilation, std::int64_t max_columns) {
+  if (ggml_tensor* y = fast_conv1d(graph, layer, x, padding, dilation)) return y;
   const std::int64_t kernel = layer.weight->ne[0], in = layer.weight->ne[1];
   const std::int64_t reach = dilation * (kernel - 1), length = x->ne[0] + 2 * padding - reach;
   const std::int64_t step = std::clamp<std::int64_t>(max_columns / (kernel * in), 1, length);

@@ -4,7 +4,7 @@
 #include "media/clip.h"
 #include "model/audio_vae/decoder.h"
 #include "model/dit/dit.h"
-#include "model/text/presentation.h"
+#include "model/prompt/presentation.h"
 #include "model/text/text_model.h"
 #include "model/video_vae/decoder.h"
 #include "sampler/latents.h"

@@ -268,7 +268,7 @@ std::string download_hint(const std::filesystem::path& path) {
 }  // namespace
 
 Result<SafetensorsFile> SafetensorsFile::open(const std::filesystem::path& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return Error{ErrorCode::model, "cannot open '" + path.string() + "': " + system_message(errno), "", ""};
   SafetensorsFile file(path, fd, 0, {});  // owns the descriptor from here on
   struct stat info {};

@@ -1,7 +1,7 @@
 // Unicode facts, damaged vocabularies, and the corners of encoding and presentation that golden files cannot show.
-#include "model/text/tokenizer.h"
-#include "model/text/presentation.h"
-#include "model/text/unicode.h"
+#include "model/prompt/tokenizer.h"
+#include "model/prompt/presentation.h"
+#include "model/prompt/unicode.h"
 #include "unit/temp_folder.h"
 
 #include <fmt/format.h>

@@ -3,9 +3,9 @@
 #include "base/try.h"
 #include "model/geometry/condition_level.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <cmath>
-#include <fmt/format.h>
 #include <limits>
 
 namespace tritium {
@@ -41,7 +41,8 @@ Result<void> check_reference(const Reference& reference, std::size_t index) {
     return bad("reference", fmt::format("reference {} ({}) has {} frames and {} audio latents", index + 1, kind, frames, sound), needs);
   };
   switch (reference.kind) {
-    case ReferenceKind::audio: return frames == 0 && sound >= 1 ? Result<void>{} : wrong("audio", "no frames and at least 1 audio latent");
+    case ReferenceKind::audio:
+      return frames == 0 && sound >= 1 ? Result<void>{} : wrong("audio", "no frames and at least 1 audio latent");
     case ReferenceKind::image:
       if (frames != 1 || sound != 0) return wrong("image", "one frame and no sound");
       break;
@@ -173,7 +174,7 @@ class RunBuilder {
 
   void add_target(const RetakeMask& mask, int frames, int rows_per_frame, float time, Modality modality) {
     if (mask.empty()) return add(frames * rows_per_frame, time, modality);
-    for (const std::uint8_t regenerate : mask) add(rows_per_frame, regenerate != 0 ? time : kAudioConditionLevel, modality);
+    for (const std::uint8_t regenerate : mask) add(rows_per_frame, regenerate != 0 ? time : kCleanConditionLevel, modality);
   }
 
   void add_segment(const Segment& segment) {
@@ -182,8 +183,10 @@ class RunBuilder {
         for (int row = segment.first; row < segment.end(); ++row) add(1, video_time_, layout_.tags[static_cast<std::size_t>(row)]);
         return;
       case RowRole::keyframe:
-      case RowRole::reference_visual: return add(segment.rows, std::max(video_time_, kVisualConditionLevel), Modality::video);
-      case RowRole::reference_audio: return add(segment.rows, std::max(audio_time_, kAudioConditionLevel), Modality::audio);
+      case RowRole::reference_visual:
+        return add(segment.rows, std::max(video_time_, kVisualConditionLevel), Modality::video);
+      case RowRole::reference_audio:
+        return add(segment.rows, std::max(audio_time_, kCleanConditionLevel), Modality::audio);
       case RowRole::target_audio:
         for (int channel = 0; channel < kAudioChannels; ++channel)
           add_target(masks_.audio, layout_.audio_latents, 1, audio_time_, Modality::audio);
@@ -201,7 +204,8 @@ class RunBuilder {
 
 Result<void> check_mask(const char* stream, const RetakeMask& mask, int frames) {
   if (mask.empty() || mask.size() == static_cast<std::size_t>(frames)) return {};
-  return Error{ErrorCode::failure, fmt::format("the {} mask has {} values, the latent has {} frames", stream, mask.size(), frames), "retake", ""};
+  return Error{ErrorCode::failure, fmt::format("the {} mask has {} values, the latent has {} frames", stream, mask.size(), frames),
+               "retake", ""};
 }
 
 }  // namespace
@@ -269,9 +273,8 @@ std::vector<std::int32_t> text_rows(const PackedLayout& layout) {
 }
 
 std::vector<std::int32_t> visual_rows(const PackedLayout& layout) {
-  return rows_where(layout, [](RowRole role) {
-    return role == RowRole::keyframe || role == RowRole::reference_visual || role == RowRole::target_video;
-  });
+  return rows_where(
+      layout, [](RowRole role) { return role == RowRole::keyframe || role == RowRole::reference_visual || role == RowRole::target_video; });
 }
 
 std::vector<std::int32_t> audio_rows(const PackedLayout& layout) {

@@ -1,0 +1,2 @@
+#define TRITIUM_SNAKE_FUNCTIONS kSnakeAvx2
+#include "kernels/cpu/snake_block.h"

@@ -1,0 +1,2 @@
+#define TRITIUM_SNAKE_FUNCTIONS kSnakeGeneric
+#include "kernels/cpu/snake_block.h"
