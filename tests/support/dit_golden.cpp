@@ -6,11 +6,12 @@
 namespace tritium::golden {
 
 std::vector<DitFile> dit_files() {
-  const std::string config = json("dit/tiny_dit.json")["config"].dump();
-  return {{"tiny_dit", DitLayout::interleaved, config},
-          {"tiny_dit_comfy", DitLayout::plain, ""},
-          {"tiny_dit_diffusers", DitLayout::diffusers, json("dit/tiny_dit_diffusers.json").dump()},
-          {"tiny_dit_pruned", DitLayout::plain, ""}};
+  std::vector<DitFile> files{{"tiny_dit", DitLayout::interleaved, json("dit/tiny_dit.json")["config"].dump()}};
+  if (has("dit/tiny_dit_comfy.safetensors")) files.push_back({"tiny_dit_comfy", DitLayout::plain, ""});
+  if (has("dit/tiny_dit_diffusers.safetensors"))
+    files.push_back({"tiny_dit_diffusers", DitLayout::diffusers, json("dit/tiny_dit_diffusers.json").dump()});
+  if (has("dit/tiny_dit_pruned.safetensors")) files.push_back({"tiny_dit_pruned", DitLayout::plain, ""});
+  return files;
 }
 
 std::unique_ptr<Dit> load_dit(Device& device, const DitFile& file) {

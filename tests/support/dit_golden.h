@@ -6,7 +6,7 @@
 
 namespace tritium::golden {
 
-// The model files of golden/dit and the layout that its README gives for each.
+// The model files of golden/dit that the tree has (the official layout always) and the layout that its README gives for each.
 struct DitFile {
   std::string stem;
   DitLayout layout;

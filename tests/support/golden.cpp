@@ -47,6 +47,11 @@ std::filesystem::path root() {
   return std::filesystem::path(TRITIUM_SOURCE_DIR) / "tests/golden/data";
 }
 
+bool has(const std::string& relative) {
+  std::error_code ignored;
+  return std::filesystem::exists(path(relative), ignored);
+}
+
 nlohmann::json json(const std::string& relative) {
   const auto text = read_file(path(relative));
   if (!text.ok()) die(text.error().text());

@@ -12,6 +12,8 @@
 namespace tritium::golden {
 
 std::filesystem::path root();
+// Whether the tree has this file: for the parts that a selection of a full tree may leave out (intermediates, further layouts).
+bool has(const std::string& relative);
 inline std::filesystem::path path(const std::string& relative) { return root() / relative; }
 
 // Aborts the test run with a message when the file cannot be read: golden data is the tests' own input.
