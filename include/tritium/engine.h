@@ -35,6 +35,12 @@ struct Progress {
 };
 using ProgressCallback = std::function<void(const Progress&)>;
 
+// Called while a request runs; each may be empty.
+struct GenerateHooks {
+  std::function<void(const Plan&)> plan;  // once, when everything is decided and nothing has been computed yet
+  ProgressCallback progress;
+};
+
 struct StageTiming {
   std::string stage;
   double seconds = 0;
@@ -58,8 +64,11 @@ class Engine {
 
   // Errors as plan(), and: model, device, rejected (the output is not acceptable; a finished but rejected video is kept as
   // "<name>.rejected.mp4"), interrupted. On error nothing exists under the final name.
-  virtual Result<Artifact> generate(const Request& request, const OutputOptions& output, const ProgressCallback& progress = {},
-                                    const CancelToken* cancel = nullptr) = 0;
+  virtual Result<Artifact> generate(const Request& request, const OutputOptions& output, const GenerateHooks& hooks, const CancelToken* cancel) = 0;
+  Result<Artifact> generate(const Request& request, const OutputOptions& output, const ProgressCallback& progress = {},
+                            const CancelToken* cancel = nullptr) {
+    return generate(request, output, GenerateHooks{{}, progress}, cancel);
+  }
 
   // Description of the model as a JSON document, and as text for people.
   [[nodiscard]] virtual std::string model_json() const = 0;

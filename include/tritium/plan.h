@@ -10,7 +10,7 @@
 namespace tritium {
 
 struct StagePlan {
-  std::string name;       // "text", "denoise", "video", "audio"
+  std::string name;       // "inputs" (only with pictures, videos or sounds), "text", "denoise", "video", "audio"
   std::string device;     // as in list_devices()
   std::string precision;  // of the matrices: "f32" or "bf16"
   std::uint64_t weight_bytes = 0;   // on the device, resident
@@ -20,6 +20,7 @@ struct StagePlan {
 
 struct Plan {
   // The request with every value decided.
+  std::string mode = "t2va";  // or "fl2va", "ref2va", "retake", "sound_for_video", "video_for_sound"
   std::string prompt;
   int width = 0, height = 0;   // pixels
   int frames = 0;              // at 24 fps
@@ -34,7 +35,8 @@ struct Plan {
   int text_tokens = 0;
   int latent_channels = 0, latent_frames = 0, latent_height = 0, latent_width = 0;  // of the video
   int audio_dim = 0, audio_latents = 0;  // per stereo channel
-  std::int64_t rows = 0;                 // of the packed sequence: text, audio and video together
+  std::int64_t condition_rows = 0;       // of keyframes or references in the packed sequence
+  std::int64_t rows = 0;                 // of the packed sequence: text, conditions, audio and video together
   std::vector<float> video_sigmas, audio_sigmas;  // [steps + 1]
   std::int64_t samples = 0;              // of sound per channel, at 32 kHz
 

@@ -1,6 +1,7 @@
 // What a caller asks for. Everything but the prompt may be left out; the model's own defaults then apply.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -8,6 +9,30 @@
 #include <vector>
 
 namespace tritium {
+
+// How a picture of another shape fills the canvas.
+enum class Fit {
+  cover,    // scaled to cover it, the rest cut off evenly: a circle stays a circle
+  contain,  // scaled to fit inside, black bars
+  stretch,  // as the reference pipelines do
+};
+
+// Something shown or played to the Ref2VA model. The prompt names it <Picture N>, <Video N> or <Audio N>, each counted from 1 in the
+// order of the request.
+struct ReferenceInput {
+  enum class Kind { image, video, audio };
+  Kind kind = Kind::image;
+  std::filesystem::path file;
+  std::filesystem::path sound;  // of a video: this sound in place of its own
+  bool silent = false;          // of a video: leave its own sound out
+};
+
+// Regenerate parts of a given clip and keep the rest. Parts are half open. No part of a stream: that stream is kept as it is.
+struct RetakeInput {
+  std::filesystem::path video;                      // empty: no retake
+  std::vector<std::array<std::int64_t, 2>> frames;  // of the pictures, counted at 24 per second; whole groups of 17 are redone
+  std::vector<std::array<double, 2>> seconds;       // of the sound
+};
 
 struct Request {
   std::string prompt;  // UTF-8; special tokens of the model are honoured
@@ -19,6 +44,15 @@ struct Request {
   std::optional<std::uint64_t> seed;          // drawn at random when absent; the low 32 bits count
   std::optional<double> video_shift, audio_shift;  // noise schedule; the model's own when absent
   std::string noise = "diffsynth";  // whose random numbers a seed means: diffsynth, sglang or comfyui
+
+  // Input modes. Keyframes, references, a retake, sound for a video and a video for a sound exclude each other.
+  std::filesystem::path first_frame, last_frame;  // pictures; either or both
+  std::vector<ReferenceInput> references;         // at most 9 images, 3 videos, 3 sounds, 12 in all; sound never alone
+  RetakeInput retake;
+  std::filesystem::path sound_for;  // a video that is kept and gets new sound
+  std::filesystem::path video_for;  // a sound that is kept and gets a video
+  Fit fit = Fit::cover;             // of keyframes and of the clip of a retake
+  std::string aspect;               // "16:9", or "auto": from the first picture (the default when there is a keyframe or a clip)
 };
 
 // A value that was changed to one the model can do. Nothing is ever changed without one of these.

@@ -2,6 +2,9 @@
 
 #include "base/try.h"
 
+#include <algorithm>
+#include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
@@ -18,7 +21,7 @@ std::string system_message(int code) { return std::error_code(code, std::generic
 namespace {
 
 Error file_error(const char* action, const fs::path& path, int code) {
-  const bool full = code == ENOSPC || code == EDQUOT;
+  const bool full = code == ENOSPC || code == EDQUOT || code == EFBIG;
   return Error{full ? ErrorCode::does_not_fit : ErrorCode::failure,
                std::string("cannot ") + action + " '" + path.string() + "': " + system_message(code), "",
                full ? "free some space or choose another folder" : ""};
@@ -58,8 +61,46 @@ Result<std::string> read_file(const fs::path& path, std::uint64_t limit) {
   return out;
 }
 
+namespace {
+
+// Names of the temporary files that exist now, where a signal handler can read them: fixed memory, never freed. A file beyond the
+// last slot, or with a longer name, is only not removed by such an exit.
+struct Slot {
+  std::atomic<bool> taken{false}, ready{false};
+  std::array<char, 4096> path{};
+};
+std::array<Slot, 16> slots;
+
+void remember(const std::string& path) {
+  if (path.size() >= slots[0].path.size()) return;
+  for (Slot& slot : slots) {
+    if (slot.taken.exchange(true)) continue;
+    std::copy(path.c_str(), path.c_str() + path.size() + 1, slot.path.begin());
+    slot.ready = true;
+    return;
+  }
+}
+
+void forget(const std::string& path) {
+  for (Slot& slot : slots) {
+    if (!slot.ready || path != slot.path.data()) continue;
+    slot.ready = false;
+    slot.taken = false;
+    return;
+  }
+}
+
+}  // namespace
+
+void remove_temporary_files() noexcept {
+  for (Slot& slot : slots)
+    if (slot.ready) ::unlink(slot.path.data());
+}
+
 AtomicFile::AtomicFile(fs::path target, fs::path temporary, int fd)
-    : target_(std::move(target)), temporary_(std::move(temporary)), fd_(fd) {}
+    : target_(std::move(target)), temporary_(std::move(temporary)), fd_(fd) {
+  remember(temporary_.native());
+}
 
 AtomicFile::AtomicFile(AtomicFile&& other) noexcept
     : target_(std::move(other.target_)), temporary_(std::move(other.temporary_)), fd_(std::exchange(other.fd_, -1)) {
@@ -67,15 +108,21 @@ AtomicFile::AtomicFile(AtomicFile&& other) noexcept
 }
 
 AtomicFile::~AtomicFile() {
+  if (!temporary_.empty()) {
+    ::unlink(temporary_.c_str());
+    forget(temporary_.native());
+  }
   if (fd_ >= 0) ::close(fd_);
-  if (!temporary_.empty()) ::unlink(temporary_.c_str());
 }
 
 namespace {
 
+// Between the name of the target and the six random characters; tells our files from others that are hidden.
+constexpr const char* kMark = ".tritium-";
+
 // Temporary files of writers that were killed: theirs are no longer locked. Those of running writers are left alone.
 void remove_abandoned(const fs::path& target) {
-  const std::string prefix = "." + target.stem().string() + ".", suffix = target.extension().string();
+  const std::string prefix = "." + target.stem().string() + kMark, suffix = target.extension().string();
   const std::size_t length = prefix.size() + 6 + suffix.size();
   std::error_code code;
   for (const fs::directory_entry& entry : fs::directory_iterator(target.parent_path().empty() ? "." : target.parent_path(), code)) {
@@ -94,11 +141,18 @@ Result<AtomicFile> AtomicFile::create(const fs::path& target) {
   std::error_code ignored;
   if (fs::is_directory(target, ignored)) return file_error("write", target, EISDIR);
   remove_abandoned(target);
-  // ".name.XXXXXX.ext": hidden, in the same folder (rename must not cross file systems), extension kept for writers that look at it.
-  std::string name = (target.parent_path() / ("." + target.stem().string() + ".XXXXXX" + target.extension().string())).string();
-  const int fd = ::mkostemps(name.data(), static_cast<int>(target.extension().string().size()), O_CLOEXEC);
-  if (fd < 0) return file_error("create a file beside", target, errno);
-  ::flock(fd, LOCK_EX | LOCK_NB);
+  std::string name;
+  int fd = -1;
+  struct stat info {};
+  do {  // another writer of the same target may have taken the new file for an abandoned one before it was locked
+    if (fd >= 0) ::close(fd);
+    // ".name.tritium-XXXXXX.ext": hidden, in the same folder (rename must not cross file systems), extension kept for writers that
+    // look at it.
+    name = (target.parent_path() / ("." + target.stem().string() + kMark + "XXXXXX" + target.extension().string())).string();
+    fd = ::mkostemps(name.data(), static_cast<int>(target.extension().string().size()), O_CLOEXEC);
+    if (fd < 0) return file_error("create a file beside", target, errno);
+    ::flock(fd, LOCK_EX | LOCK_NB);
+  } while (::fstat(fd, &info) == 0 && info.st_nlink == 0);
   mode_t mask = ::umask(0);
   ::umask(mask);
   ::fchmod(fd, 0666 & ~mask);
@@ -109,7 +163,7 @@ Result<void> AtomicFile::write(std::span<const std::uint8_t> bytes) {
   while (!bytes.empty()) {
     const ssize_t n = ::write(fd_, bytes.data(), bytes.size());
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return file_error("write", temporary_, errno);
+    if (n < 0) return file_error("write", target_, errno);
     bytes = bytes.subspan(static_cast<std::size_t>(n));
   }
   return {};
@@ -123,8 +177,9 @@ Result<void> AtomicFile::commit() { return commit_as(target_); }
 
 Result<void> AtomicFile::commit_as(const fs::path& other_name) {
   // The writer may have used its own descriptor: syncing ours flushes the same file.
-  if (::fsync(fd_) != 0) return file_error("flush", temporary_, errno);
+  if (::fsync(fd_) != 0) return file_error("flush", target_, errno);
   if (::rename(temporary_.c_str(), other_name.c_str()) != 0) return file_error("rename to", other_name, errno);
+  forget(temporary_.native());
   temporary_.clear();
   const fs::path folder = other_name.parent_path().empty() ? fs::path(".") : other_name.parent_path();
   if (const int dir = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); dir >= 0) {

@@ -44,6 +44,9 @@ class AtomicFile {
   int fd_ = -1;
 };
 
+// Removes the temporary files of every AtomicFile of this process. Only for ending the process at once: safe in a signal handler.
+void remove_temporary_files() noexcept;
+
 Result<void> write_file_atomically(const std::filesystem::path& target, std::string_view content);
 
 // The message of errno value `code`.

@@ -3,11 +3,13 @@
 #include "base/files.h"
 #include "base/try.h"
 
+#include <charconv>
 #include <csignal>
 #include <cstdio>
 #include <fmt/format.h>
 #include <iostream>
 #include <iterator>
+#include <limits>
 #include <unistd.h>
 
 namespace tritium::cli {
@@ -43,6 +45,20 @@ Result<std::unique_ptr<Engine>> open_engine(const ModelOptions& o, bool quiet) {
   return Engine::open(options);
 }
 
+namespace {
+
+constexpr std::uint64_t kMaxPromptBytes = 64u << 20;  // far above what any tokenizer limit allows; keeps a wrong file out of memory
+
+// The parser itself would take -1 for 2^64-1 and cut a larger number down.
+std::string check_seed(const std::string& text) {
+  std::uint64_t value = 0;
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (code == std::errc() && end == text.data() + text.size()) return {};
+  return fmt::format("'{}' is not a whole number from 0 to {} (leave --seed out for a random one)", text, std::numeric_limits<std::uint64_t>::max());
+}
+
+}  // namespace
+
 void add_request_options(CLI::App& app, RequestOptions& o) {
   app.add_option("prompt", o.prompt, "What to show and what to hear");
   app.add_option("-f,--prompt-file", o.prompt_file, "Read the prompt from a file; - for standard input");
@@ -52,27 +68,35 @@ void add_request_options(CLI::App& app, RequestOptions& o) {
   auto* frames = app.add_option("--frames", r.frames, "Frames at 24 per second, 17n+5 (raised if not)");
   app.add_option("--seconds", r.seconds, "Length instead of frames")->excludes(frames);
   app.add_option("--steps", r.steps, "Evaluations of the diffusion transformer");
-  app.add_option("--seed", r.seed, "Random seed; drawn and reported when absent");
+  app.add_option("--seed", r.seed, "Random seed; drawn and reported when absent")->check(CLI::Validator(check_seed, "UINT64"));
   app.add_option("--video-shift", r.video_shift, "Noise schedule shift of the pictures");
   app.add_option("--audio-shift", r.audio_shift, "Noise schedule shift of the sound");
   app.add_option("--noise", r.noise, "Whose random numbers a seed means: diffsynth, sglang or comfyui");
+  add_input_options(app, o.inputs);
 }
 
 Result<Request> read_request(const RequestOptions& o) {
   Request request = o.request;
   request.prompt = o.prompt;
+  TRITIUM_TRY(read_input_options(o.inputs, request));
   if (!o.prompt.empty() && !o.prompt_file.empty())
     return Error{ErrorCode::usage, "given both as an argument and with --prompt-file", "prompt", "give one of them"};
   const bool from_stdin = o.prompt_file == "-" || (o.prompt_file.empty() && o.prompt.empty() && isatty(STDIN_FILENO) == 0);
   if (from_stdin) {
-    request.prompt.assign(std::istreambuf_iterator<char>(std::cin), {});
+    for (std::istreambuf_iterator<char> it(std::cin), end; it != end; ++it) {
+      if (request.prompt.size() == kMaxPromptBytes)
+        return Error{ErrorCode::usage, fmt::format("standard input holds more than {} MiB", kMaxPromptBytes >> 20), "prompt", "a prompt is a few lines of text"};
+      request.prompt += *it;
+    }
   } else if (!o.prompt_file.empty()) {
-    auto text = read_file(o.prompt_file, 64u << 20);
+    auto text = read_file(o.prompt_file, kMaxPromptBytes);
     if (!text.ok()) return Error{ErrorCode::usage, text.error().message, "prompt-file", ""};
     request.prompt = std::move(*text);
   }
   // A line end that only closes the file or the pipe is not part of the prompt.
-  if ((from_stdin || !o.prompt_file.empty()) && request.prompt.ends_with('\n')) request.prompt.pop_back();
+  if (from_stdin || !o.prompt_file.empty())
+    for (const char end : {'\n', '\r'})
+      if (request.prompt.ends_with(end)) request.prompt.pop_back();
   return request;
 }
 
@@ -81,17 +105,23 @@ namespace {
 CancelToken token;
 
 void on_signal(int) {
-  if (token.cancelled()) _exit(static_cast<int>(ErrorCode::interrupted));
+  if (token.cancelled()) {
+    remove_temporary_files();
+    _exit(static_cast<int>(ErrorCode::interrupted));
+  }
   token.cancel();
 }
 
 }  // namespace
 
 CancelToken& interrupt_token() {
-  struct sigaction action {};
-  action.sa_handler = on_signal;
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction action {};
+    sigaction(signal, nullptr, &action);
+    if (action.sa_handler == SIG_IGN) continue;  // as set by nohup, or by a shell for its background jobs
+    action.sa_handler = on_signal;
+    sigaction(signal, &action, nullptr);
+  }
   return token;
 }
 

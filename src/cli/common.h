@@ -1,6 +1,8 @@
 // What the sub-commands share. Results go to standard output, everything else to standard error.
 #pragma once
 
+#include "cli/input_options.h"
+
 #include <CLI/CLI.hpp>
 #include <tritium/engine.h>
 
@@ -29,15 +31,17 @@ Result<std::unique_ptr<Engine>> open_engine(const ModelOptions& options, bool qu
 struct RequestOptions {
   std::string prompt, prompt_file;
   Request request;
+  InputOptions inputs;
 };
 void add_request_options(CLI::App& app, RequestOptions& options);
-// The prompt from the argument, -f FILE, or standard input when it is not a terminal.
+// With the prompt from the argument, -f FILE, or standard input when it is not a terminal.
 Result<Request> read_request(const RequestOptions& options);
 
 // The folder of the bundled demo model: beside an installed binary, or in the source tree it was built from.
 std::filesystem::path demo_model();
 
-// Cancelled by SIGINT and SIGTERM; a second signal ends the process at once.
+// Cancelled by SIGINT, SIGTERM and SIGHUP (unless the process was started with them ignored); a second signal ends the process at once,
+// without its temporary files.
 CancelToken& interrupt_token();
 
 }  // namespace tritium::cli

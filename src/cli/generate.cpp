@@ -46,15 +46,11 @@ void print_result(const Artifact& artifact, bool json) {
 
 Result<Artifact> generate(const GenerateOptions& o) {
   TRITIUM_TRY_ASSIGN(const Request request, read_request(o.request));
+  CancelToken& cancel = interrupt_token();  // not earlier: a signal while the prompt is typed simply ends the program
   TRITIUM_TRY_ASSIGN(const auto engine, open_engine(o.model, o.json));
-  // Decided once here, so that the notes appear before the work starts and the seed in them is the one used.
-  TRITIUM_TRY_ASSIGN(const Plan plan, engine->plan(request));
-  print_notes(plan);
-  Request decided = request;
-  decided.seed = plan.seed;
   const OutputOptions output{o.output.empty() ? free_name() : fs::path(o.output), o.frames_dir, o.wav, o.latents};
   ProgressPrinter printer(progress_style(o.progress));
-  auto artifact = engine->generate(decided, output, [&printer](const Progress& p) { printer(p); }, &interrupt_token());
+  auto artifact = engine->generate(request, output, {print_notes, [&printer](const Progress& p) { printer(p); }}, &cancel);
   printer.finish();
   return artifact;
 }

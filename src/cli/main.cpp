@@ -1,9 +1,40 @@
 // The command line: one sub-command per file.
 #include "cli/common.h"
 
+#include "base/files.h"
+
+#include <cerrno>
+#include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <map>
+
+namespace tritium::cli {
+namespace {
+
+// Left to itself the parser looks at the environment last; given here, flags still win over it and it wins over the config file.
+void take_environment(CLI::App& command) {
+  for (CLI::Option* option : command.get_options()) {
+    const char* value = option->get_envname().empty() ? nullptr : std::getenv(option->get_envname().c_str());
+    if (value != nullptr && *value != '\0') option->take_last()->add_result(std::string(value));
+  }
+}
+
+int parse_failed(const CLI::App& app, const CLI::ParseError& e) {
+  if (e.get_name() == "ConfigError") {
+    std::string what = e.what();
+    constexpr std::string_view kUnknown = "INI was not able to parse ", kSection = ".++";
+    if (what.starts_with(kUnknown)) what = "unknown key or section '" + what.substr(kUnknown.size()) + "'";
+    if (const std::size_t at = what.find(kSection); at != std::string::npos) what.erase(at, kSection.size());
+    return fail({ErrorCode::usage, what, "config", "a section is a sub-command, its keys are the long options"});
+  }
+  const int status = app.exit(e);
+  return status == 0 ? 0 : static_cast<int>(ErrorCode::usage);
+}
+
+}  // namespace
+}  // namespace tritium::cli
 
 int main(int argc, char** argv) {
   using namespace tritium;
@@ -25,16 +56,21 @@ int main(int argc, char** argv) {
   std::map<CLI::App*, Runner> runners;
   for (const Command& command : kCommands) {
     CLI::App* sub = app.add_subcommand(command.name, command.help);
+    sub->fallthrough();  // --config may stand behind the sub-command
     runners[sub] = command.add(*sub);
+    take_environment(*sub);
   }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
-    const int status = app.exit(e);
-    return status == 0 ? 0 : static_cast<int>(ErrorCode::usage);
+    return parse_failed(app, e);
   }
+  // A reader that went away or a file size limit is an error of the write concerned, not the end of the process.
+  for (const int signal : {SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_IGN);
   try {
-    return runners.at(app.get_subcommands().front())();
+    const int status = runners.at(app.get_subcommands().front())();
+    if (status != 0 || (std::fflush(stdout) == 0 && std::ferror(stdout) == 0)) return status;
+    return fail({ErrorCode::failure, "cannot write to standard output: " + system_message(errno), "", ""});
   } catch (const std::bad_alloc&) {
     return fail({ErrorCode::does_not_fit, "out of memory", "", "choose a smaller size or fewer frames; see 'tritium plan'"});
   } catch (const std::exception& e) {

@@ -64,8 +64,7 @@ double operations(ggml_cgraph* graph) {
   double sum = 0;
   for (int i = 0; i < ggml_graph_n_nodes(graph); ++i) {
     const ggml_tensor* node = ggml_graph_node(graph, i);
-    const bool product = node->op == GGML_OP_MUL_MAT || node->op == GGML_OP_CUSTOM;
-    sum += static_cast<double>(ggml_nelements(node)) * (product ? 2.0 * static_cast<double>(node->src[0]->ne[0]) : kPerValue);
+    sum += static_cast<double>(ggml_nelements(node)) * (node->op == GGML_OP_MUL_MAT ? 2.0 * static_cast<double>(node->src[0]->ne[0]) : kPerValue);
   }
   return sum;
 }
@@ -145,14 +144,14 @@ Result<void> Device::allocate(ggml_cgraph* graph) {
   return {};
 }
 
-Result<void> Device::run(ggml_cgraph* graph, const CancelToken* cancel) {
+Result<void> Device::run(ggml_cgraph* graph, double custom_operations, const CancelToken* cancel) {
   if (cancel != nullptr) TRITIUM_TRY(cancel->check("computation"));
   if (set_abort_callback_ != nullptr) {
     const auto is_cancelled = [](void* token) { return token != nullptr && static_cast<const CancelToken*>(token)->cancelled(); };
     set_abort_callback_(backends_.back(), is_cancelled, const_cast<CancelToken*>(cancel));
   }
   if (set_threads_ != nullptr) {
-    const double useful = is_cpu_ ? operations(graph) / kOperationsPerThread : threads_;
+    const double useful = is_cpu_ ? (operations(graph) + custom_operations) / kOperationsPerThread : threads_;
     set_threads_(backends_.back(), static_cast<int>(std::clamp(useful, 1.0, static_cast<double>(threads_))));
   }
   const ggml_status status = ggml_backend_sched_graph_compute(scheduler_, graph);

@@ -55,8 +55,8 @@ class Device {
 
   // Allocates the graph's tensors; results stay valid until the next call.
   Result<void> allocate(ggml_cgraph* graph);
-  // Runs an allocated graph, on fewer threads than threads() if it is small: results do not depend on their number. A cancelled token stops it within one node and gives error `interrupted`.
-  Result<void> run(ggml_cgraph* graph, const CancelToken* cancel);
+  // Runs an allocated graph, `custom_operations` of whose work lie in custom nodes, on fewer threads than threads() if it is small: results do not depend on their number. A cancelled token stops it within one node and gives error `interrupted`.
+  Result<void> run(ggml_cgraph* graph, double custom_operations, const CancelToken* cancel);
 
  private:
   Device() = default;

@@ -69,7 +69,7 @@ Result<void> Graph::run(const CancelToken* cancel) {
   TRITIUM_TRY(device_.allocate(graph_));
   for (const Upload& each : uploads_)
     if (each.tensor->buffer != nullptr) ggml_backend_tensor_set(each.tensor, each.bytes.data(), 0, each.bytes.size());
-  TRITIUM_TRY(device_.run(graph_, cancel));
+  TRITIUM_TRY(device_.run(graph_, custom_operations_, cancel));
   for (const auto& [name, tensor] : observed_) {
     const std::vector<float> values = download(tensor);
     device_.observer()(name, std::span(tensor->ne, GGML_MAX_DIMS), values);
@@ -77,7 +77,7 @@ Result<void> Graph::run(const CancelToken* cancel) {
   for (const ggml_tensor* sum : watched_)
     if (!std::isfinite(read(sum).front()))
       return Error{ErrorCode::rejected, "values that are not finite (NaN or infinity) appeared in " + scope_, "",
-                   "damaged weights or an unsuitable device: try 'tritium verify' and '--device CPU'"};
+                   "damaged weights or an unsuitable device: download the model again, or try '--device CPU'"};
   return {};
 }
 

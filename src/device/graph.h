@@ -37,6 +37,9 @@ class Graph {
   // Makes run() fail with code `rejected` when this float32 tensor holds a value that is not finite. One reduction, on the device.
   void watch(ggml_tensor* tensor);
 
+  // Work of a custom node, in floating-point operations: decides how many threads the graph gets.
+  void add_work(double operations) { custom_operations_ += operations; }
+
   // Keeps an object alive as long as the graph: the user data of custom operations.
   template <class T>
   T* keep(T object) {
@@ -61,6 +64,7 @@ class Graph {
   std::vector<std::pair<std::string, ggml_tensor*>> observed_;
   std::vector<ggml_tensor*> watched_;  // sums: not finite if any term is not
   std::vector<std::shared_ptr<void>> kept_;
+  double custom_operations_ = 0;
 };
 
 }  // namespace tritium

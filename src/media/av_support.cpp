@@ -1,6 +1,6 @@
 #include "media/av_support.h"
 
-#include <sys/stat.h>
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdarg>
@@ -11,8 +11,8 @@ namespace {
 
 thread_local std::string complaint;
 
-// Containers read here. Left out on purpose: everything that names other files (hls, dash, concat, image2, sdp ...).
-constexpr const char* kContainers = "mov,matroska,webm,avi,mpegts,mpeg,flv,wav,w64,mp3,flac,ogg,aac,aiff,caf";
+// No single block above this is given to libav, whatever a header asks for: the largest picture read here needs 512 MiB.
+constexpr std::size_t kLargestBlock = 1u << 30;
 
 void keep_line(void*, int level, const char* format, va_list arguments) {
   if (level > AV_LOG_ERROR) return;
@@ -20,6 +20,9 @@ void keep_line(void*, int level, const char* format, va_list arguments) {
   std::vsnprintf(line.data(), line.size(), format, arguments);
   std::string text = line.data();
   while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
+  // Parts of a hostile file may be quoted in it.
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
   if (!text.empty()) complaint = text;
 }
 
@@ -33,7 +36,10 @@ std::string reason(int code) {
 
 void keep_complaints() {
   static std::once_flag once;
-  std::call_once(once, [] { av_log_set_callback(keep_line); });
+  std::call_once(once, [] {
+    av_log_set_callback(keep_line);
+    av_max_alloc(kLargestBlock);
+  });
   complaint.clear();
 }
 
@@ -52,36 +58,6 @@ Error file_error(const char* action, const std::filesystem::path& path, int code
     error.hint = "free some space or choose another folder";
   }
   return error;
-}
-
-Result<Input> open_input(const std::filesystem::path& path) {
-  keep_complaints();
-  struct stat info {};
-  if (::stat(path.c_str(), &info) != 0) return file_error("open", path, AVERROR(errno));
-  if (!S_ISREG(info.st_mode)) return Error{ErrorCode::failure, "cannot read '" + path.string() + "': not a regular file", "", ""};
-  if (info.st_size == 0) return Error{ErrorCode::failure, "cannot read '" + path.string() + "': the file is empty", "", ""};
-
-  AVDictionary* options = nullptr;
-  av_dict_set(&options, "protocol_whitelist", "file", 0);
-  av_dict_set(&options, "format_whitelist", kContainers, 0);
-  AVFormatContext* opened = nullptr;
-  int code = avformat_open_input(&opened, ("file:" + path.string()).c_str(), nullptr, &options);
-  av_dict_free(&options);
-  if (code == AVERROR_INVALIDDATA && complaint.empty())
-    return Error{ErrorCode::failure, "cannot read '" + path.string() + "': it is not a video or sound file of a known kind", "", ""};
-  if (code < 0) return file_error("read", path, code);
-  Input input(opened);
-  code = avformat_find_stream_info(opened, nullptr);
-  if (code < 0) return file_error("read the streams of", path, code);
-  return input;
-}
-
-AVStream* find_stream(AVFormatContext& input, AVMediaType type) {
-  for (unsigned i = 0; i < input.nb_streams; ++i) {
-    AVStream* stream = input.streams[i];
-    if (stream->codecpar->codec_type == type && (stream->disposition & AV_DISPOSITION_ATTACHED_PIC) == 0) return stream;
-  }
-  return nullptr;
 }
 
 PixelLayout pixel_layout(AVPixelFormat format, AVColorRange range) {

@@ -1,4 +1,4 @@
-// Ownership, error texts and file opening for libav (FFmpeg 5.1 to 7.1). Private to src/media.
+// Ownership and error texts for libav (FFmpeg 5.1 to 7.1). Private to src/media.
 #pragma once
 
 #include <tritium/result.h>
@@ -27,11 +27,6 @@ struct Release {
 template <class T>
 using Owned = std::unique_ptr<T, Release>;
 
-struct CloseInput {
-  void operator()(AVFormatContext* p) const { avformat_close_input(&p); }
-};
-using Input = std::unique_ptr<AVFormatContext, CloseInput>;
-
 // "Invalid data found when processing input": libav's words for a negative return value.
 std::string reason(int code);
 
@@ -44,13 +39,6 @@ std::string take_complaint();
 Error call_error(std::string_view action, int code);
 // "cannot <action> '<path>': <reason>". Out of space (disk, quota or file size limit): does_not_fit.
 Error file_error(const char* action, const std::filesystem::path& path, int code);
-
-// Opens a regular file of a known media container and reads its stream table. Only the file itself is read: containers that
-// refer to other files or to the network (playlists, concat lists, external tracks) are refused.
-Result<Input> open_input(const std::filesystem::path& path);
-
-// nullptr when the file has no such stream. Cover pictures of sound files do not count as video.
-AVStream* find_stream(AVFormatContext& input, AVMediaType type);
 
 // What a pixel format really holds: some formats exist twice, the second time only to say "full range".
 struct PixelLayout {

@@ -1,5 +1,5 @@
 #include "base/try.h"
-#include "media/av_support.h"
+#include "media/av_input.h"
 #include "media/reader.h"
 
 #include <array>
@@ -93,7 +93,7 @@ Result<MediaInfo> probe_media(const std::filesystem::path& path) {
   MediaInfo out;
   out.container = input->iformat->name;
   out.seconds = seconds(input->duration, {1, AV_TIME_BASE});
-  if (out.container.rfind("mov,", 0) == 0) out.moov_before_mdat = moov_before_mdat(path);
+  if (av::is_mov(*input)) out.moov_before_mdat = moov_before_mdat(path);
   const AVDictionaryEntry* tag = nullptr;
   while ((tag = av_dict_get(input->metadata, "", tag, AV_DICT_IGNORE_SUFFIX)) != nullptr) out.metadata[tag->key] = tag->value;
 

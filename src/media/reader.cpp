@@ -1,81 +1,19 @@
 #include "media/reader.h"
 
 #include "base/try.h"
-#include "media/av_support.h"
+#include "media/input_file.h"
+#include "media/rgb_converter.h"
+#include "media/track_decoder.h"
 
 #include <fmt/format.h>
-#include <algorithm>
 #include <array>
-#include <functional>
 #include <new>
-
-extern "C" {
-#include <libavutil/opt.h>
-}
 
 namespace tritium {
 namespace fs = std::filesystem;
 namespace {
 
 constexpr int kSampleRate = 32000;
-constexpr int kHighDefinitionLines = 720;
-constexpr std::int64_t kMaxPixels = 64 << 20;  // of one picture, about twice an 8K frame: bounds what one hostile frame can take
-constexpr int kScaler = SWS_BICUBIC | SWS_ACCURATE_RND | SWS_BITEXACT | SWS_FULL_CHR_H_INT;
-
-using FrameSink = std::function<Result<void>(const AVFrame&)>;
-
-Error damaged(const fs::path& path, const std::string& what) {
-  return Error{ErrorCode::failure, fmt::format("cannot read '{}': {}", path.string(), what), "", ""};
-}
-
-// One track: packets in, frames out to its sink.
-class TrackDecoder {
- public:
-  static Result<TrackDecoder> open(const fs::path& path, AVStream& stream, FrameSink sink);
-  [[nodiscard]] int index() const { return stream_->index; }
-  // nullptr: no more packets, give out what is left.
-  Result<void> decode(const AVPacket* packet);
-
- private:
-  TrackDecoder() = default;
-  fs::path path_;
-  AVStream* stream_ = nullptr;
-  FrameSink sink_;
-  av::Owned<AVCodecContext> context_;
-  av::Owned<AVFrame> frame_;
-};
-
-Result<TrackDecoder> TrackDecoder::open(const fs::path& path, AVStream& stream, FrameSink sink) {
-  const AVCodec* codec = avcodec_find_decoder(stream.codecpar->codec_id);
-  if (codec == nullptr) return damaged(path, fmt::format("no decoder for '{}' is installed", avcodec_get_name(stream.codecpar->codec_id)));
-  TrackDecoder out;
-  out.path_ = path;
-  out.stream_ = &stream;
-  out.sink_ = std::move(sink);
-  out.context_.reset(avcodec_alloc_context3(codec));
-  out.frame_.reset(av_frame_alloc());
-  if (!out.context_ || !out.frame_) return av::file_error("read", path, AVERROR(ENOMEM));
-  int code = avcodec_parameters_to_context(out.context_.get(), stream.codecpar);
-  out.context_->pkt_timebase = stream.time_base;
-  out.context_->err_recognition = AV_EF_EXPLODE | AV_EF_CRCCHECK;  // an error instead of a guessed picture
-  out.context_->max_pixels = kMaxPixels;
-  out.context_->flags |= AV_CODEC_FLAG_BITEXACT;
-  if (code >= 0) code = avcodec_open2(out.context_.get(), codec, nullptr);
-  if (code < 0) return av::file_error("decode", path, code);
-  return out;
-}
-
-Result<void> TrackDecoder::decode(const AVPacket* packet) {
-  if (packet != nullptr && (packet->flags & AV_PKT_FLAG_CORRUPT) != 0) return damaged(path_, "the file ends early or is damaged");
-  int code = avcodec_send_packet(context_.get(), packet);
-  if (code < 0 && code != AVERROR_EOF) return av::file_error("decode", path_, code);
-  while ((code = avcodec_receive_frame(context_.get(), frame_.get())) >= 0) {
-    if (frame_->decode_error_flags != 0 || (frame_->flags & AV_FRAME_FLAG_CORRUPT) != 0)
-      return damaged(path_, fmt::format("its {} track is damaged", avcodec_get_name(context_->codec_id)));
-    TRITIUM_TRY(sink_(*frame_));
-  }
-  return code == AVERROR(EAGAIN) || code == AVERROR_EOF ? Result<void>() : Result<void>(av::file_error("decode", path_, code));
-}
 
 // What is decoded so far may not exceed the limit.
 Result<void> check_size(const fs::path& path, const Clip& clip, std::uint64_t more, std::uint64_t limit) {
@@ -85,64 +23,28 @@ Result<void> check_size(const fs::path& path, const Clip& clip, std::uint64_t mo
                "use a shorter or smaller video"};
 }
 
-// Decoded pictures of any format to RGB, appended to the clip.
+// Decoded pictures to RGB, appended to the clip.
 class PictureSink {
  public:
-  PictureSink(fs::path path, Clip& clip, std::uint64_t limit) : path_(std::move(path)), clip_(clip), limit_(limit) {}
+  PictureSink(fs::path path, Clip& clip, std::uint64_t limit) : path_(std::move(path)), clip_(clip), limit_(limit), to_rgb_(path_) {}
 
-  Result<void> add(const AVFrame& frame) {
-    if (clip_.frames == 0) TRITIUM_TRY(start(frame));
-    if (frame.width != clip_.width || frame.height != clip_.height || frame.format != format_)
-      return damaged(path_, fmt::format("frame {} changes size or pixel format ({}x{} instead of {}x{})", clip_.frames, frame.width,
-                                        frame.height, clip_.width, clip_.height));
+  Result<Want> add(const AVFrame& frame) {
+    TRITIUM_TRY(to_rgb_.check(frame));
+    clip_.width = frame.width;
+    clip_.height = frame.height;
     TRITIUM_TRY(check_size(path_, clip_, clip_.frame_bytes(), limit_));
     const std::size_t begin = clip_.rgb.size();
     clip_.rgb.resize(begin + clip_.frame_bytes());
-    const std::array<std::uint8_t*, 4> planes = {clip_.rgb.data() + begin, nullptr, nullptr, nullptr};
-    const std::array<int, 4> strides = {clip_.width * 3, 0, 0, 0};
-    const int rows = sws_scale(to_rgb_.get(), frame.data, frame.linesize, 0, frame.height, planes.data(), strides.data());
-    if (rows != frame.height) return damaged(path_, fmt::format("frame {} cannot be converted to RGB", clip_.frames));
+    TRITIUM_TRY(to_rgb_.convert(frame, std::span(clip_.rgb).subspan(begin)));
     ++clip_.frames;
-    return {};
+    return Want::more;
   }
 
  private:
-  Result<void> start(const AVFrame& frame) {
-    clip_.width = frame.width;
-    clip_.height = frame.height;
-    format_ = frame.format;
-    const av::PixelLayout layout = av::pixel_layout(static_cast<AVPixelFormat>(frame.format), frame.color_range);
-    to_rgb_.reset(sws_alloc_context());
-    if (!to_rgb_) return av::file_error("decode", path_, AVERROR(ENOMEM));
-    SwsContext* c = to_rgb_.get();
-    // Chroma sited left, as H.264 and H.265 have it unless they say otherwise; -513 is libswscale's "unstated" (centre).
-    const bool left = frame.chroma_location == AVCHROMA_LOC_LEFT || frame.chroma_location == AVCHROMA_LOC_UNSPECIFIED;
-    int code = 0;
-    for (const auto& [name, value] : {std::pair{"srcw", frame.width},
-                                      {"srch", frame.height},
-                                      {"dstw", frame.width},
-                                      {"dsth", frame.height},
-                                      {"sws_flags", kScaler},
-                                      {"src_h_chr_pos", left ? 0 : -513},
-                                      {"src_v_chr_pos", left ? 128 : -513}})
-      if (code >= 0) code = av_opt_set_int(c, name, value, 0);
-    if (code >= 0) code = av_opt_set_pixel_fmt(c, "src_format", layout.format, 0);
-    if (code >= 0) code = av_opt_set_pixel_fmt(c, "dst_format", AV_PIX_FMT_RGB24, 0);
-    if (code >= 0) code = sws_init_context(c, nullptr, nullptr);
-    if (code < 0) return av::file_error("convert the pictures of", path_, code);
-    const int unstated = frame.height >= kHighDefinitionLines ? SWS_CS_ITU709 : SWS_CS_ITU601;
-    const bool stated = frame.colorspace != AVCOL_SPC_UNSPECIFIED && frame.colorspace != AVCOL_SPC_RGB;
-    const int* matrix = sws_getCoefficients(stated ? static_cast<int>(frame.colorspace) : unstated);
-    // A negative answer means that this pair of formats has no matrix (RGB to RGB): nothing to set.
-    (void)sws_setColorspaceDetails(c, matrix, layout.full_range ? 1 : 0, matrix, 1, 0, 1 << 16, 1 << 16);
-    return {};
-  }
-
   fs::path path_;
   Clip& clip_;
   std::uint64_t limit_;
-  int format_ = -1;
-  av::Owned<SwsContext> to_rgb_;
+  RgbConverter to_rgb_;
 };
 
 // Decoded sound of any layout and rate to 32 kHz float stereo, appended to the clip.
@@ -150,11 +52,12 @@ class SoundSink {
  public:
   SoundSink(fs::path path, Clip& clip, std::uint64_t limit) : path_(std::move(path)), clip_(clip), limit_(limit) {}
 
-  Result<void> add(const AVFrame& frame) {
+  Result<Want> add(const AVFrame& frame) {
     if (!resampler_) TRITIUM_TRY(start(frame));
     if (frame.format != format_ || frame.sample_rate != rate_ || frame.ch_layout.nb_channels != channels_)
-      return damaged(path_, "its sound changes format in the middle");
-    return convert(const_cast<const std::uint8_t**>(frame.extended_data), frame.nb_samples);
+      return unreadable(path_, "its sound changes format in the middle");
+    TRITIUM_TRY(convert(const_cast<const std::uint8_t**>(frame.extended_data), frame.nb_samples));
+    return Want::more;
   }
   Result<void> finish() { return resampler_ ? convert(nullptr, 0) : Result<void>(); }
 
@@ -200,36 +103,11 @@ class SoundSink {
   av::Owned<SwrContext> resampler_;
 };
 
-Result<void> decode_all(const fs::path& path, AVFormatContext& input, std::vector<TrackDecoder>& tracks, const CancelToken* cancel) {
-  const av::Owned<AVPacket> packet(av_packet_alloc());
-  if (!packet) return av::file_error("read", path, AVERROR(ENOMEM));
-  int code = 0;
-  while ((code = av_read_frame(&input, packet.get())) >= 0) {
-    if (cancel != nullptr) TRITIUM_TRY(cancel->check("reading video"));
-    for (TrackDecoder& track : tracks)
-      if (track.index() == packet->stream_index) TRITIUM_TRY(track.decode(packet.get()));
-    av_packet_unref(packet.get());
-  }
-  if (code != AVERROR_EOF) return av::file_error("read", path, code);
-  for (TrackDecoder& track : tracks) TRITIUM_TRY(track.decode(nullptr));
-  return {};
-}
-
-// The last AAC frame is longer than the sound in it; MP4 knows where the sound ends (other containers only estimate it).
-void drop_padding(Clip& clip, const AVFormatContext& input, const AVStream& stream) {
-  if (std::string_view(input.iformat->name).rfind("mov,", 0) != 0) return;
-  if (stream.duration == AV_NOPTS_VALUE || stream.duration <= 0) return;
-  const auto samples = static_cast<std::size_t>(av_rescale_q_rnd(stream.duration, stream.time_base, {1, kSampleRate}, AV_ROUND_NEAR_INF));
-  if (clip.left.size() <= samples) return;
-  clip.left.resize(samples);
-  clip.right.resize(samples);
-}
-
 Result<Clip> read_all(const fs::path& path, const ReadOptions& options) {
-  TRITIUM_TRY_ASSIGN(const av::Input input, av::open_input(path));
+  TRITIUM_TRY_ASSIGN(const av::Input input, av::open_input(path, options.cancel));
   AVStream* video = av::find_stream(*input, AVMEDIA_TYPE_VIDEO);
   AVStream* audio = av::find_stream(*input, AVMEDIA_TYPE_AUDIO);
-  if (video == nullptr && audio == nullptr) return damaged(path, "it holds neither pictures nor sound");
+  if (video == nullptr && audio == nullptr) return unreadable(path, "it holds neither pictures nor sound");
   Clip clip;
   PictureSink pictures(path, clip, options.limit_bytes);
   SoundSink sound(path, clip, options.limit_bytes);
@@ -245,10 +123,14 @@ Result<Clip> read_all(const fs::path& path, const ReadOptions& options) {
     TRITIUM_TRY_ASSIGN(TrackDecoder track, TrackDecoder::open(path, *audio, [&](const AVFrame& frame) { return sound.add(frame); }));
     tracks.push_back(std::move(track));
   }
-  TRITIUM_TRY(decode_all(path, *input, tracks, options.cancel));
+  TRITIUM_TRY(decode_tracks(path, *input, tracks, options.cancel));
   TRITIUM_TRY(sound.finish());
-  if (video != nullptr && clip.frames == 0) return damaged(path, "its video track holds no picture");
-  if (audio != nullptr) drop_padding(clip, *input, *audio);
+  if (video != nullptr && clip.frames == 0) return unreadable(path, "its video track holds no picture");
+  const std::int64_t samples = audio != nullptr ? stored_samples(*input, *audio, kSampleRate) : -1;
+  if (samples >= 0 && static_cast<std::size_t>(samples) < clip.left.size()) {
+    clip.left.resize(static_cast<std::size_t>(samples));
+    clip.right.resize(clip.left.size());
+  }
   return clip;
 }
 
@@ -257,10 +139,7 @@ Result<Clip> read_all(const fs::path& path, const ReadOptions& options) {
 Result<Clip> read_clip(const fs::path& path, const ReadOptions& options) {
   try {
     return read_all(path, options);
-  } catch (const std::bad_alloc&) {
-    return Error{ErrorCode::does_not_fit, "'" + path.string() + "' does not fit into memory when decoded", "",
-                 "use a shorter or smaller video"};
-  }
+  } catch (const std::bad_alloc&) { return out_of_memory(path); }
 }
 
 }  // namespace tritium

@@ -104,6 +104,8 @@ Result<av::Owned<AVCodecContext>> make_context(const VideoEncoding& e) {
 
   AVDictionary* options = nullptr;
   av_dict_set(&options, "preset", e.preset.c_str(), 0);
+  // x264's fastest routines for some processors read memory that was never written: the same frames would not always give the same bytes.
+  av_dict_set(&options, "x264-params", "cpu-independent=1", 0);
   av_dict_set_int(&options, "crf", e.crf, 0);
   av_dict_set(&options, "profile", "high", 0);
   av_dict_set(&options, "8x8dct", "1", 0);  // x264 announces a lower profile when no feature of High is in use

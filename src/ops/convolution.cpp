@@ -59,9 +59,10 @@ ggml_tensor* fast_conv1d(Graph& graph, const Conv1d& layer, ggml_tensor* x, int 
   const cpu::Conv1d kernel(shape, isa);
   const auto tasks = static_cast<int>(std::min<std::int64_t>(kernel.units(), graph.device().threads()));
   if (!ggml_is_contiguous(x)) x = ggml_cont(graph.context(), x);
+  graph.add_work(2.0 * static_cast<double>(shape.output_length()) * static_cast<double>(ggml_nelements(layer.weight)));
   ggml_tensor* arguments[] = {x, layer.weight, layer.bias};
-  return ggml_custom_4d(graph.context(), GGML_TYPE_F32, shape.output_length(), shape.out, 1, 1, arguments, layer.bias != nullptr ? 3 : 2, run_conv1d,
-                        tasks, graph.keep(kernel));
+  return ggml_custom_4d(graph.context(), GGML_TYPE_F32, shape.output_length(), shape.out, 1, 1, arguments, layer.bias != nullptr ? 3 : 2,
+                        run_conv1d, tasks, graph.keep(kernel));
 }
 
 // Offset of the input sample read by tap 0 of the polyphase convolution, negative: taps cover i-reach .. i+reach.
@@ -90,7 +91,8 @@ ggml_tensor* conv1d(Graph& graph, const Conv1d& layer, ggml_tensor* x, int paddi
 
 std::int64_t polyphase_taps(std::int64_t kernel, std::int64_t stride) { return 2 * polyphase_reach(kernel, stride) + 1; }
 
-std::vector<float> polyphase_weights(std::span<const float> weights, std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t stride) {
+std::vector<float> polyphase_weights(std::span<const float> weights, std::int64_t in, std::int64_t out, std::int64_t kernel,
+                                     std::int64_t stride) {
   const std::int64_t padding = (kernel - stride) / 2, reach = polyphase_reach(kernel, stride), taps = 2 * reach + 1;
   std::vector<float> result(static_cast<std::size_t>(stride * out * in * taps), 0.0f);
   // out[stride·i + p] = sum of x[m]·w[q] over stride·m + q = stride·i + p + padding; with m = i + tap - reach this fixes q.
@@ -100,7 +102,8 @@ std::vector<float> polyphase_weights(std::span<const float> weights, std::int64_
       if (q < 0 || q >= kernel) continue;
       for (std::int64_t o = 0; o < out; ++o)
         for (std::int64_t i = 0; i < in; ++i)
-          result[static_cast<std::size_t>(((p * out + o) * in + i) * taps + tap)] = weights[static_cast<std::size_t>((i * out + o) * kernel + q)];
+          result[static_cast<std::size_t>(((p * out + o) * in + i) * taps + tap)] =
+              weights[static_cast<std::size_t>((i * out + o) * kernel + q)];
     }
   return result;
 }

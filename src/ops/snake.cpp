@@ -11,7 +11,7 @@ namespace {
 // Applies a small filter bank to every channel: x [length, channels] -> [phases, positions, channels].
 ggml_tensor* filter_channels(Graph& graph, ggml_tensor* x, ggml_tensor* bank, int stride) {
   ggml_context* context = graph.context();
-  ggml_tensor* signals = ggml_reshape_3d(context, x, x->ne[0], 1, x->ne[1]);        // one-channel signals, channels as batch
+  ggml_tensor* signals = ggml_reshape_3d(context, x, x->ne[0], 1, x->ne[1]);          // one-channel signals, channels as batch
   ggml_tensor* kernel = ggml_reshape_3d(context, bank, bank->ne[0], 1, bank->ne[1]);  // only its shape is used
   ggml_tensor* windows = ggml_im2col(context, kernel, signals, stride, 0, 0, 0, 1, 0, /*is_2D=*/false, GGML_TYPE_F32);
   return ggml_mul_mat(context, bank, windows);
@@ -20,12 +20,15 @@ ggml_tensor* filter_channels(Graph& graph, ggml_tensor* x, ggml_tensor* bank, in
 // Sources of the node: x, frequency, inverse magnitude, both filter banks.
 void run_snake(ggml_tensor* dst, int thread, int threads, void*) {
   const auto source = [dst](int i) { return static_cast<const float*>(dst->src[i]->data); };
-  const cpu::SnakeArguments arguments{source(0), static_cast<float*>(dst->data), dst->ne[0], dst->ne[1], source(1), source(2), source(3), source(4)};
+  const cpu::SnakeArguments arguments{source(0), static_cast<float*>(dst->data), dst->ne[0], dst->ne[1], source(1), source(2), source(3),
+                                      source(4)};
   cpu::alias_free_snake(arguments, thread, threads, *cpu::usable_isas().begin());
 }
 
 ggml_tensor* fast_snake(Graph& graph, const AliasFreeSnake& layer, ggml_tensor* x) {
   if (!ggml_is_contiguous(x)) x = ggml_cont(graph.context(), x);
+  constexpr double kPerValue = 100;  // two filters of 12 taps and two sines
+  graph.add_work(kPerValue * static_cast<double>(ggml_nelements(x)));
   ggml_tensor* arguments[] = {x, layer.frequency, layer.inverse_magnitude, layer.up, layer.down};
   const auto tasks = static_cast<int>(std::min<std::int64_t>(cpu::snake_units(x->ne[0], x->ne[1]), graph.device().threads()));
   return ggml_custom_4d(graph.context(), GGML_TYPE_F32, x->ne[0], x->ne[1], 1, 1, arguments, 5, run_snake, tasks, nullptr);

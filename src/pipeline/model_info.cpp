@@ -20,6 +20,11 @@ bool is_folder(const fs::path& path) {
   return fs::is_directory(path, ignored);
 }
 
+bool is_there(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+
 // The partition's folder inside what the user named.
 Result<fs::path> find_partition(const fs::path& folder) {
   if (!is_folder(folder)) return bad(fmt::format("the model folder '{}' does not exist", folder.string()), "give the folder that holds FL2VA/ with -m DIR");
@@ -42,7 +47,7 @@ Result<json> read_json(const fs::path& path) {
 Result<void> read_index(const fs::path& root, ModelInfo& info) {
   const fs::path path = root / "model_index.json";
   std::string partition = root.filename() == "Ref2VA" ? "ref2va" : root.filename() == "FL2VA" ? "fl2va" : "";
-  if (fs::exists(path)) {
+  if (is_there(path)) {
     TRITIUM_TRY_ASSIGN(const json index, read_json(path));
     try {
       if (const auto own = index.find("_minimax_h3"); own != index.end()) {
@@ -64,7 +69,7 @@ Result<void> read_index(const fs::path& root, ModelInfo& info) {
 // tritium.json: {"name", "defaults": {"width","height","frames","steps"}, "trained": {"width","height","frames": [min,max]}}
 Result<void> read_defaults(const fs::path& root, ModelInfo& info) {
   const fs::path path = root / "tritium.json";
-  if (!fs::exists(path)) return {};
+  if (!is_there(path)) return {};
   TRITIUM_TRY_ASSIGN(const json document, read_json(path));
   ModelDefaults& d = info.defaults;
   try {
@@ -127,22 +132,45 @@ Result<ModelInfo> open_model(const fs::path& folder) {
   TRITIUM_TRY_ASSIGN(info.video_vae, open_part(info.root / "video_vae" / "source", "video VAE"));
   TRITIUM_TRY_ASSIGN(info.audio_vae, open_part(info.root / "audio_vae", "audio VAE"));
 
-  const auto text_of = [&](const char* relative) { return read_file(info.root / relative); };
+  const auto text_of = [&](const char* relative) -> Result<std::string> {
+    auto text = read_file(info.root / relative);
+    if (!text.ok()) return bad(text.error().message, "every part of the model needs its configuration: download it again");
+    return text;
+  };
   TRITIUM_TRY_ASSIGN(const std::string text_json, text_of("text_encoder/config.json"));
   TRITIUM_TRY_ASSIGN(info.text_config, parse_text_config(text_json));
   const fs::path dit_json_path = info.root / "transformer" / "config.json";
   std::string dit_json;
-  if (fs::exists(dit_json_path)) {
-    TRITIUM_TRY_ASSIGN(dit_json, read_file(dit_json_path));
+  if (is_there(dit_json_path)) {
+    TRITIUM_TRY_ASSIGN(dit_json, text_of("transformer/config.json"));
   }
   TRITIUM_TRY_ASSIGN(info.dit_layout, detect_dit_layout(*info.dit, !dit_json.empty()));
   TRITIUM_TRY_ASSIGN(info.dit_config, read_dit_config(*info.dit, info.dit_layout, dit_json));
   TRITIUM_TRY_ASSIGN(const std::string vae_json, text_of("video_vae/config.json"));
   TRITIUM_TRY_ASSIGN(const std::string vae_source_json, text_of("video_vae/source/config.json"));
   TRITIUM_TRY_ASSIGN(info.video_vae_config, video_vae::VideoVaeConfig::parse(vae_json, vae_source_json));
-  TRITIUM_TRY_ASSIGN(info.audio_vae_config, audio_vae::AudioVaeConfig::read(info.root / "audio_vae"));
+  auto audio_config = audio_vae::AudioVaeConfig::read(info.root / "audio_vae");
+  if (!audio_config.ok()) return Error{ErrorCode::model, audio_config.error().message, audio_config.error().field, audio_config.error().hint};
+  info.audio_vae_config = std::move(*audio_config);
   TRITIUM_TRY(check_fit(info));
   return info;
+}
+
+Result<VisionSetup> read_vision_setup(const ModelInfo& model) {
+  VisionSetup setup;
+  TRITIUM_TRY_ASSIGN(const std::string config, read_file(model.root / "text_encoder/config.json"));
+  TRITIUM_TRY_ASSIGN(setup.config, parse_vision_config(config));
+  const auto limits = [&](const char* name) -> Result<ResizeLimits> {
+    for (const char* folder : {"text_encoder", "processor"})
+      if (const fs::path path = model.root / folder / name; is_there(path)) {
+        TRITIUM_TRY_ASSIGN(const std::string text, read_file(path));
+        return parse_resize_limits(text, path.string(), setup.config.patch);
+      }
+    return bad(fmt::format("'{}' is missing in text_encoder/ and processor/ of '{}'", name, model.root.string()));
+  };
+  TRITIUM_TRY_ASSIGN(setup.image, limits("preprocessor_config.json"));
+  TRITIUM_TRY_ASSIGN(setup.video, limits("video_preprocessor_config.json"));
+  return setup;
 }
 
 }  // namespace tritium

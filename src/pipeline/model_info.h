@@ -8,6 +8,7 @@
 #include "model/dit/config.h"
 #include "model/text/text_config.h"
 #include "model/video_vae/config.h"
+#include "model/vision/vision_config.h"
 #include "weights/checkpoint.h"
 
 #include <array>
@@ -40,6 +41,14 @@ struct ModelInfo {
 
   [[nodiscard]] std::filesystem::path tokenizer() const { return root / "tokenizer"; }
 };
+
+// The vision tower's dimensions and the sizes that pictures and reference videos are brought to for it; read only when needed.
+struct VisionSetup {
+  VisionConfig config;
+  ResizeLimits image, video;
+};
+// Errors (code model) name the file and key.
+Result<VisionSetup> read_vision_setup(const ModelInfo& model);
 
 // Errors (code model): folder or part missing (names what was looked for), damaged files, parts that do not belong together.
 Result<ModelInfo> open_model(const std::filesystem::path& folder);

@@ -11,6 +11,8 @@
 #include "model/video_vae/decoder.h"
 #include "pipeline/cost.h"
 #include "pipeline/noise_mode.h"
+#include "pipeline/parts.h"
+#include "pipeline/shape.h"
 #include "sampler/schedule.h"
 
 #include <algorithm>
@@ -19,41 +21,16 @@
 namespace tritium {
 namespace {
 
-// "auto": float32 matrices while a stage's weights stay below this, bfloat16 above.
-constexpr std::uint64_t kAutoFloatBytes = std::uint64_t{1} << 30;
 // Memory of the process besides weights and activations: libraries, tokenizer, encoder.
 constexpr std::uint64_t kBaseBytes = std::uint64_t{128} << 20;
 // An H.264 file at the quality used is far below this many bytes per pixel, even for noise.
 constexpr double kOutputBytesPerPixel = 0.35;
 
-void adjust(Plan& plan, const char* field, std::int64_t from, std::int64_t to, const char* reason) {
-  if (from != to) plan.adjustments.push_back({field, std::to_string(from), std::to_string(to), reason});
-}
-
-Result<void> decide_size(const Request& request, const ModelDefaults& defaults, Plan& plan) {
-  const std::int64_t width = request.width.value_or(defaults.width), height = request.height.value_or(defaults.height);
-  TRITIUM_TRY_ASSIGN(const Size size, snap_size_up(width, height));
-  adjust(plan, "width", width, size.width, "sizes are multiples of 32");
-  adjust(plan, "height", height, size.height, "sizes are multiples of 32");
-  plan.width = size.width;
-  plan.height = size.height;
-  return {};
-}
-
-Result<void> decide_length(const Request& request, const ModelDefaults& defaults, Plan& plan) {
-  if (request.frames && request.seconds) return Error{ErrorCode::usage, "given together with seconds; they say the same thing", "frames", "give one of them"};
-  const auto length = request.seconds ? clip_length_from_seconds(*request.seconds) : clip_length_from_frames(request.frames.value_or(defaults.frames));
-  if (!length.ok()) return length.error();
-  if (request.seconds) {
-    if (std::abs(*request.seconds - length->seconds()) > 1e-4)
-      plan.adjustments.push_back({"seconds", fmt::format("{:g}", *request.seconds), fmt::format("{:.5g}", length->seconds()), "clips have 17n+5 frames at 24 per second"});
-  } else {
-    adjust(plan, "frames", request.frames.value_or(defaults.frames), length->frames, "clips have 17n+5 frames");
-  }
-  plan.frames = length->frames;
-  plan.latent_frames = length->video_latents;
-  plan.audio_latents = length->audio_latents;
-  return {};
+// The rules for text are the tokenizer's. A zero byte cannot be stored in the video's tags and always means a file of another kind.
+Result<void> check_prompt(const std::string& prompt) {
+  const std::size_t zero = prompt.find('\0');
+  if (zero == std::string::npos) return {};
+  return Error{ErrorCode::usage, fmt::format("the text holds a zero byte at offset {}", zero), "prompt", "save the prompt as UTF-8 text"};
 }
 
 Result<void> decide_schedule(const Request& request, const ModelDefaults& defaults, Plan& plan) {
@@ -63,8 +40,13 @@ Result<void> decide_schedule(const Request& request, const ModelDefaults& defaul
   plan.steps = static_cast<int>(steps);
   plan.video_shift = request.video_shift.value_or(defaults.video_shift);
   plan.audio_shift = request.audio_shift.value_or(defaults.audio_shift);
-  TRITIUM_TRY_ASSIGN(Schedule video, make_schedule(plan.steps, plan.video_shift));
-  TRITIUM_TRY_ASSIGN(Schedule audio, make_schedule(plan.steps, plan.audio_shift));
+  const auto schedule = [&](double shift, const char* field) -> Result<Schedule> {
+    auto made = make_schedule(plan.steps, shift);
+    if (!made.ok()) return Error{made.error().code, made.error().message, field, made.error().hint};
+    return made;
+  };
+  TRITIUM_TRY_ASSIGN(Schedule video, schedule(plan.video_shift, "video_shift"));
+  TRITIUM_TRY_ASSIGN(Schedule audio, schedule(plan.audio_shift, "audio_shift"));
   plan.video_sigmas = std::move(video.sigmas);
   plan.audio_sigmas = std::move(audio.sigmas);
   plan.noise = request.noise;
@@ -86,7 +68,8 @@ Result<void> derive(const PlanInputs& in, Plan& plan) {
   plan.samples = std::int64_t{plan.audio_latents} * in.audio_vae.samples_per_latent();
   plan.text_tokens = in.text_tokens;
   const VideoLatentShape video{plan.latent_channels, plan.latent_frames, plan.latent_height, plan.latent_width};
-  const std::int64_t rows = plan.text_tokens + 2 * std::int64_t{plan.audio_latents} + video.rows();
+  plan.condition_rows = in.condition_rows;
+  const std::int64_t rows = plan.text_tokens + plan.condition_rows + 2 * std::int64_t{plan.audio_latents} + video.rows();
   if (rows > (std::int64_t{1} << 31) - 1)
     return Error{ErrorCode::does_not_fit, fmt::format("{}x{} with {} frames gives {} rows, more than can be indexed", plan.width, plan.height, plan.frames, rows), "", "choose a smaller size or fewer frames"};
   plan.rows = rows;
@@ -97,8 +80,9 @@ void add_stages(const PlanInputs& in, Plan& plan) {
   const auto stage = [&](const char* name, const PlanInputs::Weights& weights, const StageCost& cost) {
     plan.stages.push_back({name, in.device, weights.precision == MatrixPrecision::bf16 ? "bf16" : "f32", weights.bytes, cost.working_bytes, cost.flops});
   };
+  if (in.mode != Mode::t2va) stage("inputs", in.input_weights, {in.input_flops, in.input_working_bytes});
   stage("text", in.text_weights, text_cost(in.text, plan.text_tokens));
-  stage("denoise", in.dit_weights, denoise_cost(in.dit, plan.rows, plan.text_tokens, plan.rows - plan.text_tokens, plan.steps));
+  stage("denoise", in.dit_weights, denoise_cost(in.dit, plan.rows, plan.text_tokens, plan.rows - plan.text_tokens - plan.condition_rows, plan.steps));
   stage("video", in.video_weights, video_decode_cost(in.video_vae, plan.latent_frames, plan.latent_height, plan.latent_width));
   stage("audio", in.audio_weights, audio_decode_cost(in.audio_vae, plan.audio_latents));
   std::uint64_t working = 0;
@@ -116,28 +100,21 @@ void add_stages(const PlanInputs& in, Plan& plan) {
 }  // namespace
 
 Result<StageWeights> stage_weights(const ModelInfo& model, const std::string& compute) {
-  if (compute != "auto" && compute != "f32" && compute != "bf16")
-    return Error{ErrorCode::usage, fmt::format("'{}' is not one of auto, f32, bf16", compute), "compute", ""};
-  const auto decide = [&](auto bytes_of) -> Result<PlanInputs::Weights> {
-    TRITIUM_TRY_ASSIGN(const std::uint64_t wide, bytes_of(MatrixPrecision::f32));
-    if (compute == "f32" || (compute == "auto" && wide <= kAutoFloatBytes)) return PlanInputs::Weights{wide, MatrixPrecision::f32};
-    TRITIUM_TRY_ASSIGN(const std::uint64_t narrow, bytes_of(MatrixPrecision::bf16));
-    return PlanInputs::Weights{narrow, narrow < wide ? MatrixPrecision::bf16 : MatrixPrecision::f32};
-  };
   StageWeights out;
-  TRITIUM_TRY_ASSIGN(out.text, decide([&](MatrixPrecision p) { return TextModel::weight_bytes(*model.text, model.text_config, p); }));
-  TRITIUM_TRY_ASSIGN(out.dit, decide([&](MatrixPrecision p) { return dit_weight_bytes(*model.dit, model.dit_layout, model.dit_config, p); }));
-  TRITIUM_TRY_ASSIGN(out.video, decide([&](MatrixPrecision p) { return video_vae::VideoDecoder::check(*model.video_vae, model.video_vae_config, p); }));
-  TRITIUM_TRY_ASSIGN(const std::uint64_t audio, audio_vae::AudioDecoder::check(*model.audio_vae, model.audio_vae_config));
-  out.audio = {audio, MatrixPrecision::f32};
+  TRITIUM_TRY_ASSIGN(out.text, part_weights(model, Part::text, compute));
+  TRITIUM_TRY_ASSIGN(out.dit, part_weights(model, Part::dit, compute));
+  TRITIUM_TRY_ASSIGN(out.video, part_weights(model, Part::video_decoder, compute));
+  TRITIUM_TRY_ASSIGN(out.audio, part_weights(model, Part::audio_decoder, compute));
   return out;
 }
 
 Result<Plan> make_plan(const Request& request, const PlanInputs& in, std::uint64_t random_seed) {
   Plan plan;
+  TRITIUM_TRY(check_prompt(request.prompt));
   plan.prompt = request.prompt;
-  TRITIUM_TRY(decide_size(request, in.defaults, plan));
-  TRITIUM_TRY(decide_length(request, in.defaults, plan));
+  plan.mode = mode_name(in.mode);
+  TRITIUM_TRY(decide_size(request, in.defaults, in.picture, plan));
+  TRITIUM_TRY(decide_length(request, in.defaults, in.clip_frames, plan));
   TRITIUM_TRY(decide_schedule(request, in.defaults, plan));
   plan.seed = request.seed.value_or(random_seed);
   if (plan.seed > 0xFFFFFFFFu) plan.warnings.push_back(fmt::format("seed {}: only the low 32 bits count ({})", plan.seed, plan.seed & 0xFFFFFFFFu));

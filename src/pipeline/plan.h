@@ -2,8 +2,11 @@
 #pragma once
 
 #include "device/params.h"
+#include "model/geometry/canvas.h"
 #include "pipeline/model_info.h"
+#include "pipeline/modes.h"
 
+#include <optional>
 #include <tritium/plan.h>
 
 namespace tritium {
@@ -22,7 +25,16 @@ struct PlanInputs {
   Weights text_weights, dit_weights, video_weights, audio_weights;
   std::string device = "CPU";
   std::uint64_t available_bytes = 0;  // host memory free now; 0: unknown, nothing is refused
-  int text_tokens = 0;                // of the prompt
+  int text_tokens = 0;                // of the prompt, labels and pictures in it included
+
+  // Inputs besides the prompt, as open_inputs() and the encoders see them.
+  Mode mode = Mode::t2va;
+  std::optional<Size> picture;      // shape for the canvas
+  std::optional<int> clip_frames;   // length of a given clip or sound
+  std::int64_t condition_rows = 0;  // of keyframes or references
+  Weights input_weights;            // of the encoders that are needed
+  double input_flops = 0;
+  std::uint64_t input_working_bytes = 0;
 };
 
 // Weights on the device for a matrix precision "auto", "f32" or "bf16", after checking every name and shape of the model.

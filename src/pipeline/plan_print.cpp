@@ -21,6 +21,7 @@ ordered_json to_json(const Adjustment& a) { return {{"field", a.field}, {"from",
 
 ordered_json to_json(const Plan& p) {
   ordered_json out;
+  out["mode"] = p.mode;
   out["prompt"] = p.prompt;
   out["width"] = p.width;
   out["height"] = p.height;
@@ -38,6 +39,7 @@ ordered_json to_json(const Plan& p) {
   out["text_tokens"] = p.text_tokens;
   out["video_latents"] = {p.latent_channels, p.latent_frames, p.latent_height, p.latent_width};
   out["audio_latents"] = {2, p.audio_dim, p.audio_latents};
+  out["condition_rows"] = p.condition_rows;
   out["rows"] = p.rows;
   out["samples"] = p.samples;
   out["sigmas"] = {{"video", p.video_sigmas}, {"audio", p.audio_sigmas}};

@@ -7,6 +7,7 @@
 #include "media/png_writer.h"
 #include "media/wav_writer.h"
 #include "device/device.h"
+#include "pipeline/modes.h"
 #include "pipeline/plan_json.h"
 #include "weights/safetensors_writer.h"
 
@@ -25,6 +26,14 @@ void put(ordered_json& out, const char* key, const std::optional<T>& value) {
   if (value) out[key] = *value;
 }
 
+ordered_json reference_json(const ReferenceInput& r) {
+  constexpr const char* kKinds[] = {"image", "video", "audio"};
+  ordered_json out{{"kind", kKinds[static_cast<int>(r.kind)]}, {"file", r.file.string()}};
+  if (!r.sound.empty()) out["sound"] = r.sound.string();
+  if (r.silent) out["silent"] = true;
+  return out;
+}
+
 ordered_json request_json(const Request& r) {
   ordered_json out{{"prompt", r.prompt}};
   put(out, "width", r.width);
@@ -36,6 +45,18 @@ ordered_json request_json(const Request& r) {
   put(out, "video_shift", r.video_shift);
   put(out, "audio_shift", r.audio_shift);
   out["noise"] = r.noise;
+  const auto file = [&out](const char* key, const fs::path& path) {
+    if (!path.empty()) out[key] = path.string();
+  };
+  file("first_frame", r.first_frame);
+  file("last_frame", r.last_frame);
+  file("sound_for", r.sound_for);
+  file("video_for", r.video_for);
+  if (!r.aspect.empty()) out["aspect"] = r.aspect;
+  for (const ReferenceInput& reference : r.references) out["references"].push_back(reference_json(reference));
+  if (!r.retake.video.empty()) out["retake"] = {{"video", r.retake.video.string()}, {"frames", r.retake.frames}, {"seconds", r.retake.seconds}};
+  constexpr const char* kFits[] = {"cover", "contain", "stretch"};
+  if (decide_mode(r).ok() && *decide_mode(r) != Mode::t2va) out["fit"] = kFits[static_cast<int>(r.fit)];
   return out;
 }
 
@@ -46,7 +67,8 @@ ordered_json guard_json(const GuardReport& g) {
 
 // The JSON header's bytes identify names, shapes and layout of a file too large to hash for every clip.
 Result<ordered_json> fingerprint(const SafetensorsFile& file, const fs::path& root, const CancelToken* cancel) {
-  ordered_json out{{"file", fs::relative(file.path(), root).string()}, {"bytes", file.file_bytes()}};
+  // Not fs::relative(): files are often links into a cache, whose place on this machine concerns nobody.
+  ordered_json out{{"file", file.path().lexically_relative(root).string()}, {"bytes", file.file_bytes()}};
   if (file.file_bytes() <= kWholeHashBytes) {
     TRITIUM_TRY_ASSIGN(out["sha256"], sha256_file(file.path(), cancel));
     return out;
@@ -58,15 +80,62 @@ Result<ordered_json> fingerprint(const SafetensorsFile& file, const fs::path& ro
   return out;
 }
 
-Result<void> write_extras(const OutputOptions& output, const Plan& plan, const Clip& clip, const Latents& latents, const CancelToken* cancel) {
+// Refuses names that cannot be written before anything is computed. Nothing is created.
+Result<void> check_extras(const OutputOptions& output) {
+  fs::path frames = output.frames_dir;
+  std::error_code ignored;
+  while (!frames.empty() && !fs::exists(frames, ignored)) frames = frames.has_parent_path() ? frames.parent_path() : ".";
+  if (!frames.empty()) frames /= "frame.png";
+  const std::pair<const char*, fs::path> files[] = {{"frames_dir", frames}, {"wav", output.wav}, {"latents", output.latents}};
+  for (const auto& [field, path] : files) {
+    if (path.empty()) continue;
+    if (path.lexically_normal() == output.video.lexically_normal())
+      return Error{ErrorCode::usage, fmt::format("'{}' is the name of the video too", path.string()), field, ""};
+    if (const auto probe = AtomicFile::create(path); !probe.ok())
+      return Error{probe.error().code, probe.error().message, field, probe.error().hint};
+  }
+  return {};
+}
+
+// People know the video by the name they gave it.
+Error with_final_name(Error error, const AtomicFile& file) {
+  const std::string temporary = file.temporary_path().string();
+  if (const std::size_t at = error.message.find(temporary); at != std::string::npos)
+    error.message.replace(at, temporary.size(), file.target().string());
+  return error;
+}
+
+// Files that get their names before the video does; they go again when the video does not follow.
+class Companions {
+ public:
+  Companions() = default;
+  Companions(const Companions&) = delete;
+  Companions& operator=(const Companions&) = delete;
+  ~Companions() {
+    std::error_code ignored;
+    for (const fs::path& path : paths_) fs::remove(path, ignored);
+  }
+  Result<void> add(const fs::path& path, Result<void> written) {
+    if (written.ok()) paths_.push_back(path);
+    return written;
+  }
+  void keep() { paths_.clear(); }
+
+ private:
+  std::vector<fs::path> paths_;
+};
+
+Result<void> write_extras(const OutputOptions& output, const Plan& plan, const Clip& clip, const Latents& latents, Companions& companions,
+                          const CancelToken* cancel) {
+  if (!output.frames_dir.empty()) TRITIUM_TRY(write_frames(output.frames_dir, clip, cancel));
   if (!output.latents.empty()) {
     const NamedTensor tensors[] = {
         {"video", {plan.latent_channels, plan.latent_frames, plan.latent_height, plan.latent_width}, latents.video},
         {"audio", {2, plan.audio_dim, plan.audio_latents}, latents.audio}};
-    TRITIUM_TRY(write_safetensors(output.latents, tensors, {{"prompt", plan.prompt}, {"seed", std::to_string(plan.seed)}}));
+    const std::map<std::string, std::string> about = {{"prompt", plan.prompt}, {"seed", std::to_string(plan.seed)}};
+    TRITIUM_TRY(companions.add(output.latents, write_safetensors(output.latents, tensors, about)));
   }
-  if (!output.frames_dir.empty()) TRITIUM_TRY(write_frames(output.frames_dir, clip, cancel));
-  if (!output.wav.empty()) TRITIUM_TRY(write_wav(output.wav, clip.left, clip.right, clip.sample_rate));
+  if (!output.wav.empty()) TRITIUM_TRY(companions.add(output.wav, write_wav(output.wav, clip.left, clip.right, clip.sample_rate)));
   return {};
 }
 
@@ -84,6 +153,7 @@ Result<AtomicFile> reserve_output(const OutputOptions& output, const Plan& plan)
   if (output.video.empty()) return Error{ErrorCode::usage, "no output file given", "output", ""};
   if (output.video.extension() != ".mp4")
     return Error{ErrorCode::usage, fmt::format("'{}' does not end in .mp4; MP4 is the only video format written", output.video.string()), "output", ""};
+  TRITIUM_TRY(check_extras(output));
   TRITIUM_TRY_ASSIGN(AtomicFile file, AtomicFile::create(output.video));
   std::error_code code;
   const fs::space_info space = fs::space(file.temporary_path(), code);
@@ -129,10 +199,12 @@ Result<void> publish(AtomicFile reserved, const OutputOptions& output, const Pla
   options.metadata_json = metadata;
   options.tags = {{"title", plan.prompt}, {"comment", fmt::format("Tritium {}, seed {}", version(), plan.seed)}};
   const auto written = write_mp4(clip, reserved.temporary_path(), options, cancel, progress);
-  if (!written.ok()) return written.error();
-  TRITIUM_TRY(write_file_atomically(sidecar_of(target), metadata + "\n"));
-  if (verdict.ok()) TRITIUM_TRY(write_extras(output, plan, clip, latents, cancel));
+  if (!written.ok()) return with_final_name(written.error(), reserved);
+  Companions companions;
+  if (verdict.ok()) TRITIUM_TRY(write_extras(output, plan, clip, latents, companions, cancel));
+  TRITIUM_TRY(companions.add(sidecar_of(target), write_file_atomically(sidecar_of(target), metadata + "\n")));
   TRITIUM_TRY(reserved.commit_as(target));
+  companions.keep();
   if (verdict.ok()) return {};
   return Error{verdict.error().code, verdict.error().message, verdict.error().field, fmt::format("the video is kept as '{}'", target.string())};
 }

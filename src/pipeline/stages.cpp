@@ -5,6 +5,7 @@
 #include "pipeline/guard.h"
 #include "pipeline/noise_mode.h"
 #include "sampler/euler.h"
+#include "sampler/retake.h"
 #include "sampler/schedule.h"
 
 #include <fmt/format.h>
@@ -33,19 +34,23 @@ Result<Latents> denoise(const Dit& dit, const Plan& plan, const Conditioning& co
                         const StepProgress& progress) {
   const VideoLatentShape video = video_shape(plan);
   const AudioLatentShape audio = audio_shape(plan);
-  TRITIUM_TRY_ASSIGN(PackedLayout layout, make_layout({conditioning.text_tags, video, plan.audio_latents, {}, {}}));
+  TRITIUM_TRY_ASSIGN(PackedLayout layout, make_layout({conditioning.text_tags, video, plan.audio_latents, conditioning.shapes.keyframes, conditioning.shapes.references}));
+  const bool keeps = !conditioning.masks.video.empty() || !conditioning.masks.audio.empty();
+  TRITIUM_TRY_ASSIGN(const Retake retake, Retake::make(video, audio, conditioning.masks, conditioning.clean, state));
   const Schedule video_schedule{plan.video_sigmas}, audio_schedule{plan.audio_sigmas};
   std::vector<RowTimesteps> timesteps;
   for (int i = 0; i < plan.steps; ++i) {
-    TRITIUM_TRY_ASSIGN(RowTimesteps step, assign_timesteps(layout, video_schedule.time(i), audio_schedule.time(i)));
+    TRITIUM_TRY_ASSIGN(RowTimesteps step, assign_timesteps(layout, video_schedule.time(i), audio_schedule.time(i), conditioning.masks));
     timesteps.push_back(std::move(step));
   }
-  TRITIUM_TRY_ASSIGN(DitRun run, DitRun::begin(dit, std::move(layout), conditioning.text, {}, std::move(timesteps), cancel));
+  TRITIUM_TRY_ASSIGN(DitRun run, DitRun::begin(dit, std::move(layout), conditioning.text, conditioning.rows, std::move(timesteps), cancel));
   const int blocks = dit.config().layers;
   for (int i = 0; i < plan.steps; ++i) {
+    Latents seen = state;
+    if (keeps) TRITIUM_TRY(retake.make_clean(seen));
     DitRows rows;
-    TRITIUM_TRY_ASSIGN(rows.video, patchify_video(video, state.video));
-    TRITIUM_TRY_ASSIGN(rows.audio, patchify_audio(audio, state.audio));
+    TRITIUM_TRY_ASSIGN(rows.video, patchify_video(video, seen.video));
+    TRITIUM_TRY_ASSIGN(rows.audio, patchify_audio(audio, seen.audio));
     const auto block_done = [&](int done, int) {
       if (progress) progress(i * blocks + done, plan.steps * blocks);
     };
@@ -54,6 +59,7 @@ Result<Latents> denoise(const Dit& dit, const Plan& plan, const Conditioning& co
     TRITIUM_TRY_ASSIGN(direction.video, unpatchify_video(video, velocity.video));
     TRITIUM_TRY_ASSIGN(direction.audio, unpatchify_audio(audio, velocity.audio));
     TRITIUM_TRY(euler_step(state, direction, video_schedule, audio_schedule, i));
+    if (keeps) TRITIUM_TRY(retake.hold(state, video_schedule.next_sigma(i), audio_schedule.next_sigma(i)));
     TRITIUM_TRY(check_finite(state.video, "the video latents", i));
     TRITIUM_TRY(check_finite(state.audio, "the audio latents", i));
   }

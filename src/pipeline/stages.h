@@ -3,10 +3,10 @@
 
 #include "media/clip.h"
 #include "model/audio_vae/decoder.h"
-#include "model/dit/dit.h"
 #include "model/prompt/presentation.h"
 #include "model/text/text_model.h"
 #include "model/video_vae/decoder.h"
+#include "pipeline/conditioning.h"
 #include "sampler/latents.h"
 
 #include <tritium/plan.h>
@@ -16,19 +16,14 @@ namespace tritium {
 // Called with work units done and in total.
 using StepProgress = std::function<void(int done, int total)>;
 
-// What the diffusion transformer is conditioned on.
-struct Conditioning {
-  std::vector<float> text;            // [tokens][text_dim] row-major
-  std::vector<Modality> text_tags;    // [tokens]
-};
-
+// Text alone, without pictures.
 Result<Conditioning> encode_text(const TextModel& model, const Presentation& presentation, const CancelToken* cancel, const StepProgress& progress);
 
 // The noise that the plan's seed means.
 Result<Latents> initial_noise(const Plan& plan);
 
 // All evaluations from `state` (noise at the first level) to clean latents: video [channels, T, H, W], audio [2, dim, A].
-// `progress` counts blocks over all evaluations. Every step is checked for values that are not finite.
+// What a retake keeps of a clip ends exactly on it. `progress` counts blocks over all evaluations. Every step is checked for values that are not finite.
 Result<Latents> denoise(const Dit& dit, const Plan& plan, const Conditioning& conditioning, Latents state, const CancelToken* cancel,
                         const StepProgress& progress);
 

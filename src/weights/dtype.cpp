@@ -76,14 +76,24 @@ std::uint16_t f32_to_bf16(float value) {
 }
 
 float f16_to_f32(std::uint16_t bits) {
-  const unsigned sign = bits >> 15;
-  const int exponent = (bits >> 10) & 31;
-  const unsigned mantissa = bits & 1023u;
-  if (exponent == 31) {
-    const float special = mantissa ? std::numeric_limits<float>::quiet_NaN() : std::numeric_limits<float>::infinity();
-    return sign ? -special : special;
+  const std::uint32_t magnitude = static_cast<std::uint32_t>(bits & 0x7FFFu) << 13, sign = static_cast<std::uint32_t>(bits & 0x8000u) << 16;
+  // Numbers: the exponent grows from bias 15 to 127 by an exact product, subnormals included. Infinities and NaN keep their mantissa.
+  const std::uint32_t number = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) * 0x1p112f);
+  return std::bit_cast<float>(sign | (magnitude < 0x0F800000u ? number : magnitude | 0x7F800000u));
+}
+
+std::uint16_t f32_to_f16(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  const auto sign = static_cast<std::uint16_t>((bits >> 16) & 0x8000u);
+  std::uint32_t magnitude = bits & 0x7FFFFFFFu;
+  if (magnitude > 0x7F800000u) return sign | 0x7E00u;
+  if (magnitude >= std::bit_cast<std::uint32_t>(65520.0f)) return sign | 0x7C00u;
+  if (magnitude < std::bit_cast<std::uint32_t>(0x1p-14f)) {  // subnormal: the sum with 0.5 rounds to multiples of 2^-24
+    const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
+    return static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(shifted) - std::bit_cast<std::uint32_t>(0.5f)));
   }
-  return decode_small_float(sign, exponent, mantissa, 15, 10);
+  magnitude += 0xFFFu + ((magnitude >> 13) & 1u);
+  return static_cast<std::uint16_t>(sign | ((magnitude - (112u << 23)) >> 13));
 }
 
 float f8_e4m3_to_f32(std::uint8_t bits) {
@@ -97,6 +107,16 @@ float f8_e8m0_to_f32(std::uint8_t bits) {
   return bits == 0xFF ? std::numeric_limits<float>::quiet_NaN() : std::ldexp(1.0f, static_cast<int>(bits) - 127);
 }
 
+const std::array<float, 256>& f8_values(DType type) {
+  const auto make = [](float (*convert)(std::uint8_t)) {
+    std::array<float, 256> values{};
+    for (unsigned bits = 0; bits < 256; ++bits) values[bits] = convert(static_cast<std::uint8_t>(bits));
+    return values;
+  };
+  static const std::array<float, 256> e4m3 = make(f8_e4m3_to_f32), e5m2 = make(f8_e5m2_to_f32), e8m0 = make(f8_e8m0_to_f32);
+  return type == DType::f8_e4m3 ? e4m3 : type == DType::f8_e5m2 ? e5m2 : e8m0;
+}
+
 void convert_to_f32(DType type, std::span<const std::uint8_t> bytes, std::span<float> out) {
   switch (type) {
     case DType::boolean:
@@ -108,12 +128,14 @@ void convert_to_f32(DType type, std::span<const std::uint8_t> bytes, std::span<f
     case DType::u32: return cast_each<std::uint32_t>(bytes, out);
     case DType::i64: return cast_each<std::int64_t>(bytes, out);
     case DType::u64: return cast_each<std::uint64_t>(bytes, out);
-    case DType::f8_e4m3: return convert_each<std::uint8_t>(bytes, out, f8_e4m3_to_f32);
-    case DType::f8_e5m2: return convert_each<std::uint8_t>(bytes, out, f8_e5m2_to_f32);
-    case DType::f8_e8m0: return convert_each<std::uint8_t>(bytes, out, f8_e8m0_to_f32);
+    case DType::f8_e4m3:
+    case DType::f8_e5m2:
+    case DType::f8_e8m0: return convert_each<std::uint8_t>(bytes, out, [&values = f8_values(type)](std::uint8_t v) { return values[v]; });
     case DType::f16: return convert_each<std::uint16_t>(bytes, out, f16_to_f32);
     case DType::bf16: return convert_each<std::uint16_t>(bytes, out, bf16_to_f32);
-    case DType::f32: std::memcpy(out.data(), bytes.data(), bytes.size()); return;
+    case DType::f32:
+      if (!bytes.empty()) std::memcpy(out.data(), bytes.data(), bytes.size());
+      return;
     case DType::f64: return cast_each<double>(bytes, out);
   }
   __builtin_unreachable();

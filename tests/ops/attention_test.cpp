@@ -3,9 +3,9 @@
 
 #include "ops/support.h"
 
+#include <gtest/gtest.h>
 #include <algorithm>
 #include <cmath>
-#include <gtest/gtest.h>
 
 namespace tritium::ops {
 namespace {
@@ -26,7 +26,8 @@ struct Problem {
 
   [[nodiscard]] std::vector<float> run(Device& device, AttentionMask mask, std::int64_t max_scores = kMaxAttentionScores) const {
     return evaluate(device, [&](Graph& g) {
-      return attention(g, g.input("q", q, {shape.head_dim, shape.heads, shape.rows}), g.input("k", k, {shape.head_dim, shape.kv_heads, shape.keys}),
+      return attention(g, g.input("q", q, {shape.head_dim, shape.heads, shape.rows}),
+                       g.input("k", k, {shape.head_dim, shape.kv_heads, shape.keys}),
                        g.input("v", v, {shape.head_dim, shape.kv_heads, shape.keys}), scale, mask, max_scores);
     });
   }
@@ -34,7 +35,8 @@ struct Problem {
   [[nodiscard]] std::vector<double> expected(AttentionMask mask) const {
     std::vector<double> out(q.size(), 0.0);
     for (std::int64_t row = 0; row < shape.rows; ++row)
-      for (std::int64_t head = 0; head < shape.heads; ++head) expect_row(row, head, mask == AttentionMask::causal ? row + 1 : shape.keys, out);
+      for (std::int64_t head = 0; head < shape.heads; ++head)
+        expect_row(row, head, mask == AttentionMask::causal ? row + 1 : shape.keys, out);
     return out;
   }
 
@@ -59,7 +61,8 @@ struct Problem {
     double* result = out.data() + (row * shape.heads + head) * shape.head_dim;
     for (std::int64_t key = 0; key < seen; ++key)
       for (std::int64_t d = 0; d < shape.head_dim; ++d)
-        result[d] += weights[static_cast<std::size_t>(key)] / total * static_cast<double>(v[static_cast<std::size_t>((key * shape.kv_heads + kv_head) * shape.head_dim + d)]);
+        result[d] += weights[static_cast<std::size_t>(key)] / total *
+                     static_cast<double>(v[static_cast<std::size_t>((key * shape.kv_heads + kv_head) * shape.head_dim + d)]);
   }
 };
 
@@ -75,11 +78,13 @@ class AttentionTest : public BothPaths {
 TEST_P(AttentionTest, HeadDimensionsAndGroupedHeads) {
   for (const std::int64_t head_dim : {16, 32, 40, 64, 80, 128})
     for (const auto& [heads, kv_heads] : {std::pair{1, 1}, std::pair{4, 4}, std::pair{6, 2}, std::pair{8, 1}})
-      for (const AttentionMask mask : {AttentionMask::none, AttentionMask::causal}) expect_correct({head_dim, heads, kv_heads, 21, 21}, mask);
+      for (const AttentionMask mask : {AttentionMask::none, AttentionMask::causal})
+        expect_correct({head_dim, heads, kv_heads, 21, 21}, mask);
 }
 
 TEST_P(AttentionTest, RowsAndKeysMayDiffer) {
-  for (const auto& [rows, keys] : {std::pair{1, 1}, std::pair{1, 77}, std::pair{77, 1}, std::pair{3, 200}, std::pair{200, 3}, std::pair{65, 63}})
+  for (const auto& [rows, keys] :
+       {std::pair{1, 1}, std::pair{1, 77}, std::pair{77, 1}, std::pair{3, 200}, std::pair{200, 3}, std::pair{65, 63}})
     expect_correct({64, 3, 3, rows, keys}, AttentionMask::none);
 }
 
@@ -113,10 +118,10 @@ TEST_P(AttentionTest, C2_QueryAndKeyEntriesUpTo500) {
   }
 }
 
-// A common outlier feature of 500 in all queries and keys: large scores whose differences are ordinary.
-TEST_P(AttentionTest, C2_OutlierFeatureOf500InEveryQueryAndKey) {
+// One outlier feature of 500 in all queries and another one in all keys: large scores whose differences are ordinary.
+TEST_P(AttentionTest, C2_OutlierFeaturesOf500) {
   Problem problem({128, 2, 2, 65, 65});
-  for (std::size_t i = 0; i < problem.q.size(); i += 128) problem.q[i] = problem.k[i] = 500.0f;
+  for (std::size_t i = 0; i < problem.q.size(); i += 128) problem.q[i] = problem.k[i + 77] = 500.0f;
   for (const AttentionMask mask : {AttentionMask::none, AttentionMask::causal})
     EXPECT_LE(absolute_error(problem.run(device(), mask), problem.expected(mask)), 1e-3);
 }

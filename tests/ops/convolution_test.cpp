@@ -3,9 +3,9 @@
 
 #include "ops/support.h"
 
+#include <gtest/gtest.h>
 #include <algorithm>
 #include <cmath>
-#include <gtest/gtest.h>
 
 namespace tritium::ops {
 namespace {
@@ -30,7 +30,8 @@ Expected convolution(std::span<const float> x, std::span<const float> w, const f
         for (std::int64_t k = 0; k < kernel; ++k) {
           const std::int64_t at = t - padding + k * dilation;
           if (at < 0 || at >= length) continue;
-          expected.add(index(o * result + t), static_cast<double>(x[index(i * length + at)]) * static_cast<double>(w[index((o * in + i) * kernel + k)]));
+          expected.add(index(o * result + t),
+                       static_cast<double>(x[index(i * length + at)]) * static_cast<double>(w[index((o * in + i) * kernel + k)]));
         }
     }
   return expected;
@@ -55,8 +56,8 @@ class ConvolutionTest : public BothPaths {
       return conv1d(g, layer, g.input("x", x, {c.length, c.in}), static_cast<int>(c.padding), static_cast<int>(c.dilation), max_columns);
     });
     const Expected expected = convolution(x, w, c.bias ? bias.data() : nullptr, c.in, c.out, c.kernel, c.padding, c.dilation);
-    EXPECT_LE(scaled_error(y, expected), tolerance(c.in * c.kernel))
-        << c.in << "->" << c.out << " kernel " << c.kernel << " dilation " << c.dilation << " length " << c.length << " padding " << c.padding;
+    EXPECT_LE(scaled_error(y, expected), tolerance(c.in * c.kernel)) << c.in << "->" << c.out << " kernel " << c.kernel << " dilation "
+                                                                     << c.dilation << " length " << c.length << " padding " << c.padding;
   }
 };
 
@@ -112,14 +113,18 @@ TEST_P(ConvolutionTest, ResultDoesNotDependOnTheNumberOfThreads) {
 }
 
 TEST_P(ConvolutionTest, TransposedConvolution) {
-  for (const auto& [stride, kernel] : {std::pair{5, 9}, std::pair{2, 4}, std::pair{8, 16}, std::pair{4, 8}, std::pair{3, 3}, std::pair{1, 3}, std::pair{2, 8}, std::pair{5, 15}})
+  for (const auto& [stride, kernel] : {std::pair{5, 9}, std::pair{2, 4}, std::pair{8, 16}, std::pair{4, 8}, std::pair{3, 3},
+                                       std::pair{1, 3}, std::pair{2, 8}, std::pair{5, 15}})
     for (const auto& [in, out] : {std::pair{1, 1}, std::pair{3, 2}, std::pair{8, 4}, std::pair{24, 12}, std::pair{16, 40}})
       for (const std::int64_t length : {1, 2, 3, 37, 65}) {
         const std::vector<float> x = random_values(index(in * length), 1), w = random_values(index(in * out * kernel), 2);
         const std::vector<float> bias = random_values(index(out), 3);
         Weights weights(device());
-        const Conv1d layer{weights.add(polyphase_weights(w, in, out, kernel, stride), {polyphase_taps(kernel, stride), in, out * stride}), weights.add(bias, {out})};
-        const auto y = evaluate(device(), [&](Graph& g) { return transposed_conv1d(g, layer, g.input("x", x, {length, in}), out, stride); });
+        const Conv1d layer{weights.add(polyphase_weights(w, in, out, kernel, stride), {polyphase_taps(kernel, stride), in, out * stride}),
+                           weights.add(bias, {out})};
+        const auto y = evaluate(device(), [&](Graph& g) {
+          return transposed_conv1d(g, layer, g.input("x", x, {length, in}), out, stride);
+        });
         const std::int64_t padding = (kernel - stride) / 2, result = length * stride;
         Expected expected(index(out * result));
         for (std::int64_t o = 0; o < out; ++o) {
@@ -129,10 +134,12 @@ TEST_P(ConvolutionTest, TransposedConvolution) {
               for (std::int64_t q = 0; q < kernel; ++q) {
                 const std::int64_t n = m * stride + q - padding;
                 if (n < 0 || n >= result) continue;
-                expected.add(index(o * result + n), static_cast<double>(x[index(i * length + m)]) * static_cast<double>(w[index((i * out + o) * kernel + q)]));
+                expected.add(index(o * result + n),
+                             static_cast<double>(x[index(i * length + m)]) * static_cast<double>(w[index((i * out + o) * kernel + q)]));
               }
         }
-        EXPECT_LE(scaled_error(y, expected), tolerance(in * kernel)) << "stride " << stride << " kernel " << kernel << ' ' << in << "->" << out << " length " << length;
+        EXPECT_LE(scaled_error(y, expected), tolerance(in * kernel))
+            << "stride " << stride << " kernel " << kernel << ' ' << in << "->" << out << " length " << length;
       }
 }
 
@@ -144,7 +151,8 @@ TEST_P(ConvolutionTest, PadReplicate) {
         const auto y = evaluate(device(), [&](Graph& g) { return pad_replicate(g, g.input("x", x, {length, channels}), before, after); });
         std::vector<float> expected;
         for (std::int64_t c = 0; c < channels; ++c)
-          for (std::int64_t t = -before; t < length + after; ++t) expected.push_back(x[index(c * length + std::clamp<std::int64_t>(t, 0, length - 1))]);
+          for (std::int64_t t = -before; t < length + after; ++t)
+            expected.push_back(x[index(c * length + std::clamp<std::int64_t>(t, 0, length - 1))]);
         EXPECT_EQ(y, expected) << length << ' ' << channels << ' ' << before << ' ' << after;
       }
 }

@@ -1,10 +1,11 @@
 // ops::linear, ops::matmul and ops::silu_gate against double-precision loops.
 #include "ops/linear.h"
 
+#include "ops/rows.h"
 #include "ops/support.h"
 
-#include <cmath>
 #include <gtest/gtest.h>
+#include <cmath>
 
 namespace tritium::ops {
 namespace {
@@ -21,7 +22,8 @@ Expected product(std::span<const float> w, std::span<const float> x, const float
       const auto i = static_cast<std::size_t>(row * n + column);
       if (bias != nullptr) out.add(i, static_cast<double>(bias[column]));
       for (std::int64_t j = 0; j < k; ++j)
-        out.add(i, static_cast<double>(w[static_cast<std::size_t>(column * k + j)]) * static_cast<double>(x[static_cast<std::size_t>(row * k + j)]));
+        out.add(i, static_cast<double>(w[static_cast<std::size_t>(column * k + j)]) *
+                       static_cast<double>(x[static_cast<std::size_t>(row * k + j)]));
     }
   return out;
 }
@@ -56,7 +58,8 @@ TEST_P(LinearTest, ShapesTypesAndBias) {
 
 TEST_P(LinearTest, FurtherDimensionsCountAsRows) {
   const std::int64_t in = 24, out = 10;
-  const std::vector<float> x = random_values(static_cast<std::size_t>(in * 3 * 5), 1), w = random_values(static_cast<std::size_t>(in * out), 2);
+  const std::vector<float> x = random_values(static_cast<std::size_t>(in * 3 * 5), 1),
+                           w = random_values(static_cast<std::size_t>(in * out), 2);
   Weights weights(device());
   const Linear layer{weights.add(w, {in, out}), nullptr};
   const auto y = evaluate(device(), [&](Graph& graph) {
@@ -72,7 +75,8 @@ TEST_P(LinearTest, FurtherDimensionsCountAsRows) {
 // A slice of the features, as attention projections take it: rows are not adjacent in memory.
 TEST_P(LinearTest, InputMayBeAView) {
   const std::int64_t in = 20, out = 9, rows = 11, whole = 50, first = 13;
-  const std::vector<float> all = random_values(static_cast<std::size_t>(whole * rows), 1), w = random_values(static_cast<std::size_t>(in * out), 2);
+  const std::vector<float> all = random_values(static_cast<std::size_t>(whole * rows), 1),
+                           w = random_values(static_cast<std::size_t>(in * out), 2);
   std::vector<float> x;
   for (std::int64_t r = 0; r < rows; ++r) x.insert(x.end(), all.begin() + r * whole + first, all.begin() + r * whole + first + in);
   for (const ggml_type type : {GGML_TYPE_F32, GGML_TYPE_BF16}) {
@@ -93,7 +97,8 @@ TEST_P(LinearTest, C1_LargeResidualValuesStayFiniteAndAccurate) {
 
 TEST_P(LinearTest, ResultDoesNotDependOnTheNumberOfThreads) {
   const std::int64_t in = 100, out = 300, rows = 77;
-  const std::vector<float> x = random_values(static_cast<std::size_t>(in * rows), 1), w = random_bf16_values(static_cast<std::size_t>(in * out), 2);
+  const std::vector<float> x = random_values(static_cast<std::size_t>(in * rows), 1),
+                           w = random_bf16_values(static_cast<std::size_t>(in * out), 2);
   for (const ggml_type type : {GGML_TYPE_F32, GGML_TYPE_BF16}) {
     std::vector<float> first;
     for (const int threads : {1, 2, 3}) {
@@ -111,10 +116,27 @@ TEST_P(LinearTest, MatmulOfActivations) {
   for (const std::int64_t k : {1, 7, 24, 77, 513})
     for (const std::int64_t n : {1, 5, 63, 64, 65})
       for (const std::int64_t m : {1, 2, 16, 33}) {
-        const std::vector<float> a = random_values(static_cast<std::size_t>(k * n), 4), b = random_values(static_cast<std::size_t>(k * m), 5);
-        const auto y = evaluate(device(), [&](Graph& graph) { return matmul(graph, graph.input("a", a, {k, n}), graph.input("b", b, {k, m})); });
+        const std::vector<float> a = random_values(static_cast<std::size_t>(k * n), 4),
+                                 b = random_values(static_cast<std::size_t>(k * m), 5);
+        const auto y = evaluate(device(), [&](Graph& graph) {
+          return matmul(graph, graph.input("a", a, {k, n}), graph.input("b", b, {k, m}));
+        });
         EXPECT_LE(scaled_error(y, product(a, b, nullptr, n, m, k)), tolerance(k)) << k << ' ' << n << ' ' << m;
       }
+}
+
+TEST_P(LinearTest, SlicesOfRowsGiveTheSameResult) {
+  const std::int64_t in = 40, out = 30, rows = 53;
+  const std::vector<float> x = random_values(static_cast<std::size_t>(in * rows), 1),
+                           w = random_values(static_cast<std::size_t>(in * out), 2);
+  Weights weights(device());
+  const Linear layer{weights.add(w, {in, out}), nullptr};
+  for (const std::int64_t max_rows : {1, 7, 52, 53, 54}) {
+    const auto y = evaluate(device(), [&](Graph& graph) {
+      return by_rows(graph, graph.input("x", x, {in, rows}), max_rows, [&](ggml_tensor* part) { return linear(graph, layer, part); });
+    });
+    EXPECT_LE(scaled_error(y, product(w, x, nullptr, out, rows, in)), tolerance(in)) << max_rows;
+  }
 }
 
 TEST_P(LinearTest, SiluGate) {
@@ -126,7 +148,8 @@ TEST_P(LinearTest, SiluGate) {
       for (std::int64_t r = 0; r < rows; ++r)
         for (std::int64_t i = 0; i < n; ++i) {
           const double gate = static_cast<double>(x[static_cast<std::size_t>(r * 2 * n + i)]);
-          expected.add(static_cast<std::size_t>(r * n + i), gate / (1.0 + std::exp(-gate)) * static_cast<double>(x[static_cast<std::size_t>(r * 2 * n + n + i)]));
+          expected.add(static_cast<std::size_t>(r * n + i),
+                       gate / (1.0 + std::exp(-gate)) * static_cast<double>(x[static_cast<std::size_t>(r * 2 * n + n + i)]));
         }
       EXPECT_LE(scaled_error(y, expected), 1e-6) << n << ' ' << rows;
     }

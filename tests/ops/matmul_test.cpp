@@ -4,10 +4,10 @@
 #include "ops/support.h"
 #include "weights/dtype.h"
 
+#include <gtest/gtest.h>
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <gtest/gtest.h>
 #include <thread>
 
 namespace tritium::cpu {
@@ -31,8 +31,10 @@ struct Matrix {
     start = offset * element;
     for (std::size_t i = 0; i < values.size(); ++i) {
       const std::uint16_t half = f32_to_bf16(values[i]);
-      if (type == MatmulType::bf16) std::memcpy(bytes.data() + start + i * element, &half, sizeof(half));
-      else std::memcpy(bytes.data() + start + i * element, &values[i], sizeof(float));
+      if (type == MatmulType::bf16)
+        std::memcpy(bytes.data() + start + i * element, &half, sizeof(half));
+      else
+        std::memcpy(bytes.data() + start + i * element, &values[i], sizeof(float));
     }
   }
   [[nodiscard]] const void* data() const { return bytes.data() + start; }

@@ -4,8 +4,8 @@
 #include "ops/linear.h"
 #include "ops/support.h"
 
-#include <cmath>
 #include <gtest/gtest.h>
+#include <cmath>
 
 namespace tritium::ops {
 namespace {
@@ -20,7 +20,8 @@ std::vector<double> rms_norm_reference(std::span<const float> x, const float* we
     double sum = 0;
     for (std::int64_t i = 0; i < features; ++i) sum += out[row + static_cast<std::size_t>(i)] * out[row + static_cast<std::size_t>(i)];
     const double factor = 1.0 / std::sqrt(sum / static_cast<double>(features) + static_cast<double>(kEps));
-    for (std::int64_t i = 0; i < features; ++i) out[row + static_cast<std::size_t>(i)] *= factor * (weight != nullptr ? static_cast<double>(weight[i]) : 1.0);
+    for (std::int64_t i = 0; i < features; ++i)
+      out[row + static_cast<std::size_t>(i)] *= factor * (weight != nullptr ? static_cast<double>(weight[i]) : 1.0);
   }
   return out;
 }
@@ -30,7 +31,8 @@ std::vector<double> layer_norm_reference(std::span<const float> x, const float* 
   for (std::size_t row = 0; row < out.size(); row += static_cast<std::size_t>(features)) {
     double mean = 0, variance = 0;
     for (std::int64_t i = 0; i < features; ++i) mean += out[row + static_cast<std::size_t>(i)] / static_cast<double>(features);
-    for (std::int64_t i = 0; i < features; ++i) variance += std::pow(out[row + static_cast<std::size_t>(i)] - mean, 2) / static_cast<double>(features);
+    for (std::int64_t i = 0; i < features; ++i)
+      variance += std::pow(out[row + static_cast<std::size_t>(i)] - mean, 2) / static_cast<double>(features);
     for (std::int64_t i = 0; i < features; ++i) {
       double& v = out[row + static_cast<std::size_t>(i)];
       v = (v - mean) / std::sqrt(variance + static_cast<double>(kEps)) * static_cast<double>(weight[i]) + static_cast<double>(bias[i]);
@@ -77,7 +79,8 @@ TEST_P(NormTest, LayerNorm) {
     for (const std::int64_t rows : {1, 2, 7, 65}) {
       std::vector<float> x = random_values(static_cast<std::size_t>(features * rows), 1, 3.0f);
       for (float& v : x) v += 1.5f;
-      const std::vector<float> w = random_values(static_cast<std::size_t>(features), 2), b = random_values(static_cast<std::size_t>(features), 3);
+      const std::vector<float> w = random_values(static_cast<std::size_t>(features), 2),
+                               b = random_values(static_cast<std::size_t>(features), 3);
       Weights weights(device());
       ggml_tensor *weight = weights.add(w, {features}), *bias = weights.add(b, {features});
       const auto y = evaluate(device(), [&](Graph& g) { return layer_norm(g, g.input("x", x, {features, rows}), weight, bias, kEps); });
@@ -121,10 +124,14 @@ class ModulationTest : public BothPaths {
   void modulate_and_gate(std::int64_t variants) const {
     expect_correct(
         variants, [](Graph& g, ggml_tensor* x, ggml_tensor*, const Modulation& m) { return modulate(g, x, m, 3, 4); },
-        [this](double x, double, std::size_t r, std::size_t f) { return std::vector{x, x * chunk(r, f, 4), chunk(r, f, 3)}; });
+        [this](double x, double, std::size_t r, std::size_t f) {
+          return std::vector{x, x * chunk(r, f, 4), chunk(r, f, 3)};
+        });
     expect_correct(
         variants, [](Graph& g, ggml_tensor* x, ggml_tensor* y, const Modulation& m) { return gated_add(g, x, y, m, 5); },
-        [this](double x, double y, std::size_t r, std::size_t f) { return std::vector{x, y * chunk(r, f, 5)}; });
+        [this](double x, double y, std::size_t r, std::size_t f) {
+          return std::vector{x, y * chunk(r, f, 5)};
+        });
   }
 
   std::int64_t features_ = 0;
@@ -165,7 +172,8 @@ TEST_P(ModulationTest, C1_ResidualBranchWithOutliersUpTo1e7) {
     const std::size_t row = i / static_cast<std::size_t>(features), feature = i % static_cast<std::size_t>(features);
     expected.add(i, static_cast<double>(x_[i]));
     for (std::size_t k = 0; k < static_cast<std::size_t>(features); ++k)
-      expected.add(i, chunk(row, feature, 2) * normed[row * static_cast<std::size_t>(features) + k] * static_cast<double>(w[feature * static_cast<std::size_t>(features) + k]));
+      expected.add(i, chunk(row, feature, 2) * normed[row * static_cast<std::size_t>(features) + k] *
+                          static_cast<double>(w[feature * static_cast<std::size_t>(features) + k]));
   }
   EXPECT_LE(scaled_error(result, expected), 3e-6);
 }

@@ -3,8 +3,8 @@
 
 #include "ops/support.h"
 
-#include <cmath>
 #include <gtest/gtest.h>
+#include <cmath>
 
 namespace tritium::ops {
 namespace {
@@ -16,7 +16,9 @@ class RopeTest : public BothPaths {
   void expect_correct(std::int64_t head_dim, std::int64_t pairs, std::int64_t heads, std::int64_t rows, float largest_angle) const {
     const std::vector<float> x = random_values(static_cast<std::size_t>(head_dim * heads * rows), 1);
     const std::vector<float> angles = random_values(static_cast<std::size_t>(rows * pairs), 2, largest_angle);
-    const auto y = evaluate(device(), [&](Graph& g) { return rotate(g, g.input("x", x, {head_dim, heads, rows}), rotary_table(g, angles, pairs)); });
+    const auto y = evaluate(device(), [&](Graph& g) {
+      return rotate(g, g.input("x", x, {head_dim, heads, rows}), rotary_table(g, angles, pairs));
+    });
     std::vector<double> expected = widened(x);
     for (std::int64_t r = 0; r < rows; ++r)
       for (std::int64_t h = 0; h < heads; ++h)
@@ -59,7 +61,9 @@ TEST_P(RopeTest, InputMayBeAView) {
     ggml_tensor* view = ggml_view_3d(g.context(), source, head_dim, heads, rows, source->nb[1], source->nb[2], heads * source->nb[1]);
     return rotate(g, view, rotary_table(g, angles, pairs));
   });
-  const auto from_copy = evaluate(device(), [&](Graph& g) { return rotate(g, g.input("x", x, {head_dim, heads, rows}), rotary_table(g, angles, pairs)); });
+  const auto from_copy = evaluate(device(), [&](Graph& g) {
+    return rotate(g, g.input("x", x, {head_dim, heads, rows}), rotary_table(g, angles, pairs));
+  });
   EXPECT_EQ(from_view, from_copy);
 }
 

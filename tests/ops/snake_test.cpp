@@ -3,9 +3,9 @@
 
 #include "ops/support.h"
 
+#include <gtest/gtest.h>
 #include <algorithm>
 #include <cmath>
-#include <gtest/gtest.h>
 
 namespace tritium::ops {
 namespace {
@@ -52,8 +52,8 @@ class SnakeTest : public BothPaths {
   };
   // Frequencies e^±0.7 as in trained models, so that the sine's argument reaches ±2·x_scale.
   static Input input(std::int64_t length, std::int64_t channels, float x_scale) {
-    Input in{random_values(static_cast<std::size_t>(length * channels), 1, x_scale), random_values(static_cast<std::size_t>(channels), 2, 0.7f),
-             random_values(static_cast<std::size_t>(channels), 3, 0.7f)};
+    Input in{random_values(static_cast<std::size_t>(length * channels), 1, x_scale),
+             random_values(static_cast<std::size_t>(channels), 2, 0.7f), random_values(static_cast<std::size_t>(channels), 3, 0.7f)};
     for (float& v : in.frequency) v = std::exp(v);
     for (float& v : in.inverse_magnitude) v = std::exp(v);
     return in;
@@ -72,17 +72,20 @@ class SnakeTest : public BothPaths {
     std::vector<double> expected;
     for (std::int64_t c = 0; c < channels; ++c) {
       const std::vector<double> x(in.x.begin() + c * length, in.x.begin() + (c + 1) * length);
-      const auto one = reference(x, filter_, static_cast<double>(in.frequency[static_cast<std::size_t>(c)]), static_cast<double>(in.inverse_magnitude[static_cast<std::size_t>(c)]));
+      const auto one = reference(x, filter_, static_cast<double>(in.frequency[static_cast<std::size_t>(c)]),
+                                 static_cast<double>(in.inverse_magnitude[static_cast<std::size_t>(c)]));
       expected.insert(expected.end(), one.begin(), one.end());
     }
-    EXPECT_LE(absolute_error(run(device(), in, length), expected), tolerance) << length << " samples, " << channels << " channels, " << x_scale;
+    EXPECT_LE(absolute_error(run(device(), in, length), expected), tolerance)
+        << length << " samples, " << channels << " channels, " << x_scale;
   }
 
   std::vector<float> filter_;
 };
 
 TEST_P(SnakeTest, LengthsAndChannels) {
-  for (const std::int64_t length : {1, 2, 3, 4, 5, 6, 7, 8, 15, 16, 17, 23, 31, 32, 33, 63, 64, 65, 127, 128, 129, 511, 512, 513, 1025, 4099})
+  for (const std::int64_t length :
+       {1, 2, 3, 4, 5, 6, 7, 8, 15, 16, 17, 23, 31, 32, 33, 63, 64, 65, 127, 128, 129, 511, 512, 513, 1025, 4099})
     for (const std::int64_t channels : {1, 2, 3, 8}) expect_correct(length, channels, 2.0f, 1.2e-5);
 }
 

@@ -3,8 +3,8 @@
 
 #include "device/graph.h"
 
-#include <functional>
 #include <gtest/gtest.h>
+#include <functional>
 #include <memory>
 #include <random>
 #include <string>

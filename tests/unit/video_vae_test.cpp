@@ -441,7 +441,7 @@ TEST_F(VideoVaeDemo, ATileThatIsNotFiniteIsNamed) {
   const std::vector<float> latents = random_values(24 * 7 * 4, 5);
   const auto result = decoder.decode({latents, 7, 2, 2}, [](int, std::span<const float>) { return Result<void>{}; });
   ASSERT_FALSE(result.ok());
-  EXPECT_EQ(result.error().code, ErrorCode::failure);
+  EXPECT_EQ(result.error().code, ErrorCode::rejected);
   EXPECT_EQ(result.error().message, "video VAE decoder produced non-finite values in clip 0, tile (0,0)");
 }
 

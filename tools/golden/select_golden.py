@@ -28,10 +28,10 @@ LEAVE_OUT = {"text/qwen/text_encoder_tensors.tsv"}
 
 DIT_CASES = ("t2va_small", "t2va", "fl2va_both", "ref2va_all", "retake_both")
 TRAJECTORIES = ("t2va_4", "fl2va_4", "retake_4")
-VAE_CASES = ("dec_1tok_32x32.pixels4", "dec_5f_32x32.pixels", "dec_22f_32x32.raw", "dec_39f_32x32.pixels_s2", "dec_39f_32x32.raw_frames_16_22",
+VAE_CASES = ("dec_1tok_32x32.pixels4", "dec_5f_32x32.pixels", "dec_22f_32x32.raw", "dec_39f_32x32.raw_frames_16_22",
              "dec_tiled64o32_112x64.raw_frame_18", "dec_37.wave")
 VAE_ENCODES = ("enc_img_32x32", "enc_img_37x50", "enc_img_tiled_96x160", "enc_22f_32x32", "enc_39f_32x32", "enc_1p0s")
-PREPROCESS = ("img_grad_17x33", "img_noise_64x48", "img_pattern_256x256_noop", "img_small_5x5", "img_small_rgba", "img_small_palette",
+PREPROCESS = ("img_grad_17x33", "img_pattern_256x256_noop", "img_small_5x5", "img_small_rgba", "img_small_palette",
               "vid_1f_64x64", "vid_2f_33x32_min", "lanczos_noise_64x48_to_96x64", "lanczos_palette_45x33_to_96x32", "lanczos_rgba_40x56_to_64x64",
               "lanczos_noise_5x5_to_64x96")
 
@@ -125,7 +125,7 @@ class Selection:
                 (c["name"] in VAE_CASES or any(c["name"].startswith(e + ".") or c["name"] == e for e in VAE_ENCODES))]
         self.json("vae/cases.json", lambda d: dict(d, cases=kept))
         self.tensors("vae/video_stages.safetensors", lambda n: n.startswith(("dec.", "rng.")))
-        self.tensors("vae/audio_stages.safetensors", lambda n: n.startswith(("aliasfree.", "filter.", "folded.", "resample.")))
+        self.tensors("vae/audio_stages.safetensors", lambda n: n.startswith(("aliasfree.", "dec.", "filter.", "folded.", "resample.")))
         keys = {}
 
         def collect(node):

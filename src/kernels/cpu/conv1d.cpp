@@ -21,7 +21,8 @@ void run_plain(const Conv1dTile& tile, std::int64_t rows) {
       double sum = tile.bias != nullptr ? static_cast<double>(tile.bias[r]) : 0.0;
       for (std::int64_t i = 0; i < tile.in; ++i)
         for (std::int64_t k = 0; k < tile.kernel; ++k)
-          sum += static_cast<double>(tile.w[r * tile.w_stride + i * tile.kernel + k]) * static_cast<double>(tile.x[i * tile.x_stride + t + k * tile.dilation]);
+          sum += static_cast<double>(tile.w[r * tile.w_stride + i * tile.kernel + k]) *
+                 static_cast<double>(tile.x[i * tile.x_stride + t + k * tile.dilation]);
       tile.y[r * tile.y_stride + t] = static_cast<float>(sum);
     }
 }
@@ -80,8 +81,8 @@ void Conv1d::compute_unit(std::int64_t unit, const float* x, const float* w, con
   for (std::int64_t o = begin; o < end;) {
     std::int64_t rows = kernel.most_rows;
     while (rows > end - o) rows /= 2;
-    kernel.run({padded.data(), stride, w + o * weights_per_row, weights_per_row, bias != nullptr ? bias + o : nullptr, y + o * length + first, length,
-                shape_.in, shape_.kernel, shape_.dilation, samples},
+    kernel.run({padded.data(), stride, w + o * weights_per_row, weights_per_row, bias != nullptr ? bias + o : nullptr,
+                y + o * length + first, length, shape_.in, shape_.kernel, shape_.dilation, samples},
                rows);
     o += rows;
   }

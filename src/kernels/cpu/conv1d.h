@@ -33,9 +33,9 @@ class Conv1d {
   void compute_unit(std::int64_t unit, const float* x, const float* w, const float* bias, float* y) const;
   Conv1dShape shape_;
   Isa isa_;
-  std::int64_t block_ = 0;        // output samples per time block
+  std::int64_t block_ = 0;  // output samples per time block
   std::int64_t time_blocks_ = 0;
-  std::int64_t group_ = 0;        // output channels per group
+  std::int64_t group_ = 0;  // output channels per group
   std::int64_t groups_ = 0;
 };
 

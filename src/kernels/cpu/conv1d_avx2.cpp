@@ -27,9 +27,12 @@ namespace {
 
 // 16 registers: 12 accumulators leave room for the inputs and a weight.
 void run(const Conv1dTile& tile, std::int64_t rows) {
-  if (rows == 4) accumulate_all<4, 3>(tile);
-  else if (rows == 2) accumulate_all<2, 5>(tile);
-  else accumulate_all<1, 8>(tile);
+  if (rows == 4)
+    accumulate_all<4, 3>(tile);
+  else if (rows == 2)
+    accumulate_all<2, 5>(tile);
+  else
+    accumulate_all<1, 8>(tile);
 }
 
 }  // namespace

@@ -24,10 +24,14 @@ namespace {
 
 // 32 registers: 24 accumulators leave room for the inputs and a weight.
 void run(const Conv1dTile& tile, std::int64_t rows) {
-  if (rows == 8) accumulate_all<8, 3>(tile);
-  else if (rows == 4) accumulate_all<4, 6>(tile);
-  else if (rows == 2) accumulate_all<2, 8>(tile);
-  else accumulate_all<1, 8>(tile);
+  if (rows == 8)
+    accumulate_all<8, 3>(tile);
+  else if (rows == 4)
+    accumulate_all<4, 6>(tile);
+  else if (rows == 2)
+    accumulate_all<2, 8>(tile);
+  else
+    accumulate_all<1, 8>(tile);
 }
 
 }  // namespace

@@ -58,8 +58,10 @@ void accumulate(const Conv1dTile& tile, std::int64_t first) {
     for (int v = 0; v < kVectors; ++v) {
       const std::int64_t at = first + v * Vector::kLanes, left = tile.samples - at;
       float* y = tile.y + r * tile.y_stride + at;
-      if (left >= Vector::kLanes) Vector::store(y, sums[r][v]);
-      else if (left > 0) Vector::store_part(y, sums[r][v], static_cast<int>(left));
+      if (left >= Vector::kLanes)
+        Vector::store(y, sums[r][v]);
+      else if (left > 0)
+        Vector::store_part(y, sums[r][v], static_cast<int>(left));
     }
 }
 

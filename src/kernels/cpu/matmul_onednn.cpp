@@ -1,8 +1,8 @@
 #include "kernels/cpu/matmul_onednn.h"
 
+#include <omp.h>
 #include <map>
 #include <mutex>
-#include <omp.h>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <optional>
 #include <string>
@@ -58,16 +58,22 @@ std::optional<TilePrimitive> build(const Matmul::Shape& whole, std::int64_t rows
   return out;
 }
 
-// Building a primitive compiles code, so each tile shape is built once per process.
-const TilePrimitive* find_or_build(const Matmul::Shape& whole, std::int64_t rows, std::int64_t columns) {
+using TilePrimitivePtr = std::shared_ptr<const TilePrimitive>;  // null: no fast implementation
+
+// Building a primitive compiles code, so tile shapes are remembered, but not without limit: the rows follow the lengths of prompts and
+// clips, and a server sees many of them.
+constexpr std::size_t kMaxCachedPrimitives = 512;
+
+TilePrimitivePtr find_or_build(const Matmul::Shape& whole, std::int64_t rows, std::int64_t columns) {
   using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, MatmulType, bool>;
   static std::mutex mutex;
-  static std::map<Key, std::optional<TilePrimitive>> cache;
+  static std::map<Key, TilePrimitivePtr> cache;
   const std::lock_guard lock(mutex);
   const Key key{rows, columns, whole.k, whole.n, whole.type, whole.bias};
-  auto found = cache.find(key);
-  if (found == cache.end()) found = cache.emplace(key, build(whole, rows, columns)).first;
-  return found->second ? &*found->second : nullptr;
+  if (const auto found = cache.find(key); found != cache.end()) return found->second;
+  auto built = build(whole, rows, columns);
+  if (cache.size() >= kMaxCachedPrimitives) cache.clear();  // primitives in use live on
+  return cache[key] = built ? std::make_shared<const TilePrimitive>(std::move(*built)) : nullptr;
 }
 
 class OnednnMatmul final : public Matmul {
@@ -79,15 +85,15 @@ class OnednnMatmul final : public Matmul {
     const SingleThreaded guard;
     for (int i = 0; i < tiles(); ++i) {
       const Tile t = tile(i);
-      const TilePrimitive* primitive = t.rows > 0 && t.columns > 0 ? find_or_build(shape_, t.rows, t.columns) : nullptr;
+      TilePrimitivePtr primitive = t.rows > 0 && t.columns > 0 ? find_or_build(shape_, t.rows, t.columns) : nullptr;
       if (primitive == nullptr && t.rows > 0 && t.columns > 0) return false;
-      primitives_.push_back(primitive);
+      primitives_.push_back(std::move(primitive));
     }
     return true;
   }
 
   void compute_tile(int index, const void* x, const void* w, const float* bias, float* y) const override {
-    const TilePrimitive* p = primitives_[static_cast<std::size_t>(index)];
+    const TilePrimitive* p = primitives_[static_cast<std::size_t>(index)].get();
     if (p == nullptr) return;  // an empty tile
     const SingleThreaded guard;
     thread_local dnnl::stream stream(engine());
@@ -112,7 +118,7 @@ class OnednnMatmul final : public Matmul {
   [[nodiscard]] const char* name() const override { return "onednn"; }
 
  private:
-  std::vector<const TilePrimitive*> primitives_;
+  std::vector<TilePrimitivePtr> primitives_;  // null: an empty tile
 };
 
 }  // namespace

@@ -9,7 +9,7 @@ namespace tritium::cpu {
 inline constexpr int kSnakeBlock = 512;  // samples
 inline constexpr int kSnakeReach = 3;    // pairs of upsampled values that a sample needs on either side of its own
 inline constexpr int kSnakePairs = kSnakeBlock + 2 * kSnakeReach;
-inline constexpr int kSnakeTaps = 7;     // of one upsampling phase
+inline constexpr int kSnakeTaps = 7;  // of one upsampling phase
 
 // The surroundings of one block. Index j of `even` and `odd` stands for the upsampled values 2p and 2p+1 of sample
 // p = first - kSnakeReach + j, and x[j] .. x[j+6] are the samples p-3 .. p+3 they are made of.
@@ -103,8 +103,8 @@ void downsample(const SnakeScratch& scratch, int count, const float* down, float
   const float* __restrict odd = scratch.odd;
   // y[i] = sum of f[k]·s[2i + k - 5]: even k meets odd values from pair i-3 on, odd k even values from pair i-2 on.
   for (int i = 0; i < count; ++i)
-    y[i] = f[0] * odd[i] + f[1] * even[i + 1] + f[2] * odd[i + 1] + f[3] * even[i + 2] + f[4] * odd[i + 2] + f[5] * even[i + 3] + f[6] * odd[i + 3] +
-           f[7] * even[i + 4] + f[8] * odd[i + 4] + f[9] * even[i + 5] + f[10] * odd[i + 5] + f[11] * even[i + 6];
+    y[i] = f[0] * odd[i] + f[1] * even[i + 1] + f[2] * odd[i + 1] + f[3] * even[i + 2] + f[4] * odd[i + 2] + f[5] * even[i + 3] +
+           f[6] * odd[i + 3] + f[7] * even[i + 4] + f[8] * odd[i + 4] + f[9] * even[i + 5] + f[10] * odd[i + 5] + f[11] * even[i + 6];
 }
 
 }  // namespace

@@ -3,8 +3,8 @@
 #include "base/files.h"
 #include "base/try.h"
 
-#include <cmath>
 #include <fmt/format.h>
+#include <cmath>
 #include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -15,10 +15,10 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kMaxList = 16;       // stages, branches or steps
-constexpr int kMaxWidth = 65536;   // channels or features
+constexpr int kMaxList = 16;      // stages, branches or steps
+constexpr int kMaxWidth = 65536;  // channels or features
 constexpr int kMaxKernel = 255;
-constexpr int kMaxRatio = 65536;   // samples per latent
+constexpr int kMaxRatio = 65536;  // samples per latent
 
 // What the official files leave out: the released 32 kHz model (spec/vae.md appendix B).
 constexpr int kDefaultEncoderDim = 64, kDefaultLatentDim = 2048, kDefaultHeads = 8;
@@ -113,7 +113,8 @@ class Reader {
   }
 
   void reject(const char* key, const json& value, const std::string& rule) {
-    if (error_.ok()) error_ = Error{ErrorCode::model, fmt::format("{} in audio_vae/config.json or metadata.json: {}", shown(value), rule), key, ""};
+    if (error_.ok())
+      error_ = Error{ErrorCode::model, fmt::format("{} in audio_vae/config.json or metadata.json: {}", shown(value), rule), key, ""};
   }
 
   json config_, arguments_;
@@ -122,7 +123,8 @@ class Reader {
 
 Result<json> parse_object(std::string_view text, const char* file) {
   json parsed = json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!parsed.is_object()) return Error{ErrorCode::model, fmt::format("audio_vae/{} is not a JSON object", file), "", "download the file again"};
+  if (!parsed.is_object())
+    return Error{ErrorCode::model, fmt::format("audio_vae/{} is not a JSON object", file), "", "download the file again"};
   return parsed;
 }
 
@@ -168,7 +170,8 @@ void read_decoder(Reader& reader, AudioVaeConfig& out) {
   out.resblock_dilation_sizes = reader.lists("resblock_dilation_sizes", 1, kMaxKernel, dilations);
 
   const std::size_t stages = out.decoder_rates.size();
-  reader.require(product(out.decoder_rates) <= kMaxRatio, "decoder_rates", out.decoder_rates, fmt::format("the product is above {}", kMaxRatio));
+  reader.require(product(out.decoder_rates) <= kMaxRatio, "decoder_rates", out.decoder_rates,
+                 fmt::format("the product is above {}", kMaxRatio));
   reader.require(out.decoder_dim % (1 << stages) == 0, "decoder_dim", out.decoder_dim,
                  fmt::format("expected a multiple of {}, since each of the {} stages halves it", 1 << stages, stages));
   reader.require(out.decoder_kernel_sizes.size() == stages, "decoder_kernel_sizes", out.decoder_kernel_sizes,
@@ -178,9 +181,10 @@ void read_decoder(Reader& reader, AudioVaeConfig& out) {
     reader.require(beyond >= 0 && beyond % 2 == 0, "decoder_kernel_sizes", out.decoder_kernel_sizes[i],
                    fmt::format("expected the rate {} plus an even number", out.decoder_rates[i]));
   }
-  for (const int kernel : out.resblock_kernel_sizes) reader.require(kernel % 2 == 1, "resblock_kernel_sizes", kernel, "expected odd numbers");
-  reader.require(out.resblock_dilation_sizes.size() == out.resblock_kernel_sizes.size(), "resblock_dilation_sizes", out.resblock_dilation_sizes,
-                 fmt::format("expected {} lists, one per resblock kernel", out.resblock_kernel_sizes.size()));
+  for (const int kernel : out.resblock_kernel_sizes)
+    reader.require(kernel % 2 == 1, "resblock_kernel_sizes", kernel, "expected odd numbers");
+  reader.require(out.resblock_dilation_sizes.size() == out.resblock_kernel_sizes.size(), "resblock_dilation_sizes",
+                 out.resblock_dilation_sizes, fmt::format("expected {} lists, one per resblock kernel", out.resblock_kernel_sizes.size()));
 }
 
 }  // namespace

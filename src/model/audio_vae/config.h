@@ -20,15 +20,15 @@ struct AudioVaeConfig {
   int encoder_dim = 0;
   std::vector<int> encoder_rates;
   int attention_heads = 0;
-  int latent_dim = 0;       // features between the two networks and the latents
-  int latent_channels = 0;  // per latent and stereo channel
+  int latent_dim = 0;                            // features between the two networks and the latents
+  int latent_channels = 0;                       // per latent and stereo channel
   std::vector<float> latents_mean, latents_std;  // [latent_channels]
   // Decoder: stage i turns decoder_channels(i) channels into decoder_channels(i+1) at decoder_rates[i] times the sampling rate.
   int decoder_dim = 0;
   std::vector<int> decoder_rates, decoder_kernel_sizes;
-  std::vector<int> resblock_kernel_sizes;                  // the branches of one stage
+  std::vector<int> resblock_kernel_sizes;                 // the branches of one stage
   std::vector<std::vector<int>> resblock_dilation_sizes;  // the steps of each branch
-  int sampling_rate = 0;  // Hz
+  int sampling_rate = 0;                                  // Hz
 
   [[nodiscard]] int decoder_channels(std::size_t stage) const { return decoder_dim >> stage; }
   [[nodiscard]] int samples_per_latent() const;

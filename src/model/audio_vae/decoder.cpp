@@ -2,9 +2,9 @@
 
 #include "base/try.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <cmath>
-#include <fmt/format.h>
 
 namespace tritium::audio_vae {
 namespace {
@@ -60,8 +60,8 @@ Result<std::uint64_t> AudioDecoder::check(const Checkpoint& checkpoint, const Au
   return loader.bytes();
 }
 
-Result<AudioDecoder> AudioDecoder::load(Device& device, const Checkpoint& checkpoint, const AudioVaeConfig& config, const CancelToken* cancel,
-                                        const LoadProgress& progress) {
+Result<AudioDecoder> AudioDecoder::load(Device& device, const Checkpoint& checkpoint, const AudioVaeConfig& config,
+                                        const CancelToken* cancel, const LoadProgress& progress) {
   ParamLoader loader(checkpoint, "audio VAE decoder", MatrixPrecision::f32);
   DecoderWeights weights = declare_decoder(loader, checkpoint, config);
   TRITIUM_TRY_ASSIGN(TensorPool pool, loader.load(device, cancel, progress));
@@ -72,8 +72,8 @@ Result<void> AudioDecoder::check_latents(const LatentAudio& latents) const {
   const std::int64_t expected = kChannels * config_.latent_channels * latents.length;
   if (latents.length < 1 || static_cast<std::int64_t>(latents.values.size()) != expected)
     return Error{ErrorCode::failure,
-                 fmt::format("audio latents of length {} have {} values, expected {} x {} x length", latents.length, latents.values.size(), kChannels,
-                             config_.latent_channels),
+                 fmt::format("audio latents of length {} have {} values, expected {} x {} x length", latents.length, latents.values.size(),
+                             kChannels, config_.latent_channels),
                  "latents", ""};
   if (!std::all_of(latents.values.begin(), latents.values.end(), [](float v) { return std::isfinite(v); }))
     return Error{ErrorCode::failure, "audio latents contain values that are not finite", "latents", ""};
@@ -121,7 +121,8 @@ Result<std::vector<float>> AudioDecoder::decode_channel(const std::string& scope
   };
   TRITIUM_TRY(run("input", "decoder.conv_pre", [&](Graph& graph, ggml_tensor* x) { return build_input(graph, weights_, x); }));
   for (std::size_t i = 0; i < weights_.stages.size(); ++i)
-    TRITIUM_TRY(run(fmt::format("stage{}", i), "result", [&](Graph& graph, ggml_tensor* x) { return build_stage(graph, weights_.stages[i], i, x); }));
+    TRITIUM_TRY(run(fmt::format("stage{}", i), "result",
+                    [&](Graph& graph, ggml_tensor* x) { return build_stage(graph, weights_.stages[i], i, x); }));
   TRITIUM_TRY(run("output", "decoder.conv_post", [&](Graph& graph, ggml_tensor* x) { return build_output(graph, weights_, x); }));
   for (float& v : signal) v = std::clamp(v, -1.0f, 1.0f);
   return signal;

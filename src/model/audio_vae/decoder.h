@@ -14,7 +14,7 @@ struct LatentAudio {
 };
 
 struct StereoSound {
-  int sampling_rate = 0;  // Hz
+  int sampling_rate = 0;                               // Hz
   std::array<std::vector<float>, kChannels> channels;  // left, right; in [-1, 1], equally long
 };
 
@@ -42,8 +42,8 @@ class AudioDecoder {
   AudioDecoder(Device& device, AudioVaeConfig config, DecoderWeights weights, TensorPool pool);
   [[nodiscard]] Result<void> check_latents(const LatentAudio& latents) const;
   // One stereo channel: de-normalized latents [channels, length] to clamped samples.
-  Result<std::vector<float>> decode_channel(const std::string& scope, std::vector<float> signal, std::int64_t length, const CancelToken* cancel,
-                                            const std::function<void()>& stage_done) const;
+  Result<std::vector<float>> decode_channel(const std::string& scope, std::vector<float> signal, std::int64_t length,
+                                            const CancelToken* cancel, const std::function<void()>& stage_done) const;
 
   Device* device_;
   AudioVaeConfig config_;

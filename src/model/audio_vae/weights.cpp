@@ -2,14 +2,15 @@
 
 #include "base/try.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <cmath>
-#include <fmt/format.h>
 
 namespace tritium::audio_vae {
 namespace {
 
 using Shape = std::vector<std::int64_t>;
+using Transform = ParamLoader::Transform;
 
 class Declaration {
  public:
@@ -33,7 +34,8 @@ class Declaration {
   ops::AliasFreeSnake activation(const std::string& name, std::int64_t channels) {
     const Shape filter{1, 1, kFilterTaps}, per_channel{channels};
     return {
-        from(name + ".act.alpha", per_channel, per_channel, [](std::vector<float> v) { return each(std::move(v), [](float a) { return std::exp(a); }); }),
+        from(name + ".act.alpha", per_channel, per_channel,
+             [](std::vector<float> v) { return each(std::move(v), [](float a) { return std::exp(a); }); }),
         from(name + ".act.beta", per_channel, per_channel,
              [](std::vector<float> v) { return each(std::move(v), [](float b) { return 1.0f / (std::exp(b) + 1e-9f); }); }),
         from(name + ".upsample.filter", filter, {2, 7}, [](std::vector<float> v) { return ops::upsampling_phases(v); }),
@@ -42,36 +44,17 @@ class Declaration {
   }
 
  private:
-  using Transform = std::function<std::vector<float>(std::vector<float>)>;
-
   template <class Function>
   static std::vector<float> each(std::vector<float> values, Function function) {
     std::transform(values.begin(), values.end(), values.begin(), function);
     return values;
   }
 
-  // A float32 tensor made from one tensor of the file.
   ggml_tensor* from(const std::string& name, const Shape& shape, const Shape& stored, Transform transform) {
-    loader_.require(name, shape);
-    return loader_.computed(name, stored, [name, transform = std::move(transform)](const Checkpoint& file) -> Result<std::vector<float>> {
-      TRITIUM_TRY_ASSIGN(std::vector<float> values, file.read_f32(name));
-      return transform ? transform(std::move(values)) : std::move(values);
-    });
+    return declare_transformed(loader_, name, shape, stored, std::move(transform));
   }
-
-  // As from(), for the convolution weight `name` in either of its two forms.
   ggml_tensor* normalized_weight(const std::string& name, const Shape& shape, const Shape& stored, Transform transform) {
-    if (checkpoint_.find(name + ".weight") != nullptr) return from(name + ".weight", shape, stored, std::move(transform));
-    const std::string g_name = name + ".weight_g", v_name = name + ".weight_v";
-    loader_.require(g_name, {shape[0], 1, 1});
-    loader_.require(v_name, shape);
-    return loader_.computed(name + ".weight", stored,
-                            [g_name, v_name, transform = std::move(transform)](const Checkpoint& file) -> Result<std::vector<float>> {
-                              TRITIUM_TRY_ASSIGN(const std::vector<float> g, file.read_f32(g_name));
-                              TRITIUM_TRY_ASSIGN(const std::vector<float> v, file.read_f32(v_name));
-                              std::vector<float> folded = fold_weight_norm(g, v);
-                              return transform ? transform(std::move(folded)) : std::move(folded);
-                            });
+    return declare_normalized_weight(loader_, checkpoint_, name, shape, stored, std::move(transform));
   }
 
   ParamLoader& loader_;
@@ -97,7 +80,8 @@ DecoderStage declare_stage(Declaration& declare, const AudioVaeConfig& config, s
   DecoderStage stage;
   stage.rate = config.decoder_rates[i];
   stage.channels = config.decoder_channels(i + 1);
-  stage.up = declare.upsampling(fmt::format("decoder.ups.{}.0", i), config.decoder_channels(i), stage.channels, config.decoder_kernel_sizes[i], stage.rate);
+  stage.up = declare.upsampling(fmt::format("decoder.ups.{}.0", i), config.decoder_channels(i), stage.channels,
+                                config.decoder_kernel_sizes[i], stage.rate);
   const std::size_t branches = config.resblock_kernel_sizes.size();
   for (std::size_t j = 0; j < branches; ++j)
     stage.branches.push_back(declare_branch(declare, fmt::format("decoder.resblocks.{}", branches * i + j), stage.channels,
@@ -118,6 +102,29 @@ DecoderWeights declare_decoder(ParamLoader& loader, const Checkpoint& checkpoint
   out.activation_post = declare.activation("decoder.activation_post", last);
   out.conv_post = declare.convolution("decoder.conv_post", last, 1, kEdgeKernel, /*bias=*/false);
   return out;
+}
+
+ggml_tensor* declare_transformed(ParamLoader& loader, const std::string& name, const Shape& shape, const Shape& stored, Transform transform) {
+  loader.require(name, shape);
+  return loader.computed(name, stored, [name, transform = std::move(transform)](const Checkpoint& file) -> Result<std::vector<float>> {
+    TRITIUM_TRY_ASSIGN(std::vector<float> values, file.read_f32(name));
+    return transform ? transform(std::move(values)) : std::move(values);
+  });
+}
+
+ggml_tensor* declare_normalized_weight(ParamLoader& loader, const Checkpoint& checkpoint, const std::string& name, const Shape& shape,
+                                       const Shape& stored, Transform transform) {
+  if (checkpoint.find(name + ".weight") != nullptr) return declare_transformed(loader, name + ".weight", shape, stored, std::move(transform));
+  const std::string g_name = name + ".weight_g", v_name = name + ".weight_v";
+  loader.require(g_name, {shape[0], 1, 1});
+  loader.require(v_name, shape);
+  return loader.computed(name + ".weight", stored,
+                         [g_name, v_name, transform = std::move(transform)](const Checkpoint& file) -> Result<std::vector<float>> {
+                           TRITIUM_TRY_ASSIGN(const std::vector<float> g, file.read_f32(g_name));
+                           TRITIUM_TRY_ASSIGN(const std::vector<float> v, file.read_f32(v_name));
+                           std::vector<float> folded = fold_weight_norm(g, v);
+                           return transform ? transform(std::move(folded)) : std::move(folded);
+                         });
 }
 
 std::vector<float> fold_weight_norm(std::span<const float> g, std::span<const float> v) {

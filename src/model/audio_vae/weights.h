@@ -17,7 +17,7 @@ struct ResidualStep {
 
 // One stage: upsampling, then the mean of the branches.
 struct DecoderStage {
-  ops::Conv1d up;  // polyphase form, see ops/convolution.h
+  ops::Conv1d up;                       // polyphase form, see ops/convolution.h
   std::int64_t rate = 0, channels = 0;  // channels after the upsampling
   std::vector<std::vector<ResidualStep>> branches;
 };
@@ -32,6 +32,14 @@ struct DecoderWeights {
 // Declares every tensor of the decoder. Convolutions are found under the official pair weight_g and weight_v, which is folded on
 // load, or already folded under `weight`, as ComfyUI's files have them.
 DecoderWeights declare_decoder(ParamLoader& loader, const Checkpoint& checkpoint, const AudioVaeConfig& config);
+
+// A float32 tensor made from one tensor of the file, of `shape` there. An empty `transform` takes the values as they are.
+ggml_tensor* declare_transformed(ParamLoader& loader, const std::string& name, const std::vector<std::int64_t>& shape,
+                                 const std::vector<std::int64_t>& stored, ParamLoader::Transform transform = {});
+// The same for the weight of the convolution `name` in either of its two forms, see above.
+ggml_tensor* declare_normalized_weight(ParamLoader& loader, const Checkpoint& checkpoint, const std::string& name,
+                                       const std::vector<std::int64_t>& shape, const std::vector<std::int64_t>& stored,
+                                       ParamLoader::Transform transform = {});
 
 // Weight normalisation, w = g·v/|v| with the norm over everything but the first dimension: g [rows], v [rows, ...] (spec/vae.md §2.2).
 std::vector<float> fold_weight_norm(std::span<const float> g, std::span<const float> v);

@@ -14,7 +14,6 @@ namespace {
 
 constexpr std::int64_t kMerge = 2;          // patches per token along each side
 constexpr std::int64_t kMaxSide = 1 << 20;  // keeps products of grid sides inside 64 bits
-constexpr int kSampleStep = 12;             // 24 fps -> 2 fps
 constexpr double kSampledPerSecond = 2;
 constexpr double kFramesPerSecond = 24;
 constexpr int kMinVideoFrames = 22;

@@ -1,6 +1,7 @@
 // What the text encoder reads: token ids, tags and 3-axis positions of prompt, labels and vision blocks (spec/text.md §2 and §3.2).
 #pragma once
 
+#include "model/geometry/vision_rows.h"
 #include "model/prompt/tokenizer.h"
 
 #include <tritium/result.h>
@@ -13,12 +14,6 @@
 #include <vector>
 
 namespace tritium {
-
-// Size of a prepared picture or video in patches of the vision tower. A temporal block of h*w patches gives (h/2)*(w/2) tokens.
-struct PatchGrid {
-  std::int64_t t = 1;  // temporal blocks; 1 for a picture
-  std::int64_t h = 0, w = 0;
-};
 
 struct PromptReference {
   enum class Kind { image, audio, video };
@@ -56,15 +51,13 @@ Result<Presentation> present_ref2va(const Tokenizer& tokenizer, std::string_view
 Result<void> check_references(std::span<const PromptReference> references);
 
 // Frames 0, 12, 24, ... of a clip of `frames` frames at 24 fps: 2 per second go to the vision tower (§5.6).
+inline constexpr int kSampleStep = 12;
 int sampled_frame_count(int frames);
 // Seconds, one per temporal block: the mean time of its two sampled frames; an odd last frame stands alone.
 std::vector<double> block_times(int sampled_frames);
 // "<0.2 seconds>": one decimal, exact ties to even.
 std::string timestamp_label(double seconds);
 
-struct VisionPads {
-  std::int32_t image = -1, video = -1;
-};
 // Positions of ready-made ids. The k-th run of image pads takes the k-th image grid, runs of video pads take the temporal blocks of the
 // video grids in order; error of code failure when ids and grids do not match exactly.
 Result<std::vector<TokenPosition>> vision_positions(std::span<const std::int32_t> ids, VisionPads pads, std::span<const PatchGrid> images,

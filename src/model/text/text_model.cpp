@@ -5,8 +5,10 @@
 #include "ops/norm.h"
 #include "ops/rope.h"
 
-#include <cmath>
 #include <fmt/format.h>
+#include <algorithm>
+#include <cmath>
+#include <tuple>
 
 namespace tritium {
 namespace {
@@ -29,12 +31,31 @@ std::vector<float> rotary_angles(const TextConfig& config, std::span<const std::
   return angles;
 }
 
+Error vision_error(std::string what) {
+  return Error{ErrorCode::failure, "internal error: vision rows do not fit the prompt: " + std::move(what), "", ""};
+}
+
+// How ops::attention is to be cut for a prompt of `rows` tokens: pictures can make it so long that the usual parts would be too many
+// for one graph; they then become larger.
+struct AttentionParts {
+  std::int64_t max_scores;
+  std::size_t max_nodes;
+};
+AttentionParts attention_parts(std::int64_t rows, std::int64_t heads) {
+  constexpr std::int64_t kMaxParts = 768, kNodesPerPart = 16, kOtherNodes = 512;
+  const std::int64_t part_rows =
+      std::max(std::max<std::int64_t>(1, ops::kMaxAttentionScores / (rows * heads)), (rows + kMaxParts - 1) / kMaxParts);
+  const std::int64_t parts = (rows + part_rows - 1) / part_rows;
+  return {part_rows * rows * heads, static_cast<std::size_t>(kOtherNodes + parts * kNodesPerPart)};
+}
+
 }  // namespace
 
 Result<std::string> TextModel::name_prefix(const Checkpoint& checkpoint) {
   for (const char* prefix : {"model.language_model.", "model.", "language_model.model.", ""})
     if (checkpoint.find(std::string(prefix) + "embed_tokens.weight") != nullptr) return std::string(prefix);
-  return Error{ErrorCode::model, "this is not a Qwen3-VL text encoder: no tensor '...embed_tokens.weight'", "", "expected e.g. 'model.language_model.embed_tokens.weight'"};
+  return Error{ErrorCode::model, "this is not a Qwen3-VL text encoder: no tensor '...embed_tokens.weight'", "",
+               "expected e.g. 'model.language_model.embed_tokens.weight'"};
 }
 
 std::vector<TextModel::Layer> TextModel::declare(ParamLoader& loader, const TextConfig& c, const std::string& prefix) {
@@ -68,8 +89,8 @@ Result<std::uint64_t> TextModel::weight_bytes(const Checkpoint& checkpoint, cons
   return loader.bytes();
 }
 
-Result<TextModel> TextModel::load(Device& device, std::shared_ptr<const Checkpoint> checkpoint, const TextConfig& config, MatrixPrecision precision,
-                                  const CancelToken* cancel, const LoadProgress& progress) {
+Result<TextModel> TextModel::load(Device& device, std::shared_ptr<const Checkpoint> checkpoint, const TextConfig& config,
+                                  MatrixPrecision precision, const CancelToken* cancel, const LoadProgress& progress) {
   TextModel model(device, std::move(checkpoint), config);
   TRITIUM_TRY_ASSIGN(model.prefix_, name_prefix(*model.checkpoint_));
   ParamLoader loader(*model.checkpoint_, "text encoder", precision);
@@ -85,18 +106,22 @@ Result<std::vector<float>> TextModel::embed(std::span<const std::int32_t> ids) c
   std::vector<float> out(ids.size() * static_cast<std::size_t>(config_.hidden));
   for (std::size_t i = 0; i < ids.size(); ++i) {
     if (ids[i] < 0 || ids[i] >= config_.vocabulary)
-      return Error{ErrorCode::model, fmt::format("token id {} is outside the encoder's vocabulary of {}", ids[i], config_.vocabulary), "prompt", "the tokenizer belongs to another model"};
+      return Error{ErrorCode::model, fmt::format("token id {} is outside the encoder's vocabulary of {}", ids[i], config_.vocabulary),
+                   "prompt", "the tokenizer belongs to another model"};
     TRITIUM_TRY(checkpoint_->read_range(table, static_cast<std::uint64_t>(ids[i]) * row_bytes, row));
-    convert_to_f32(table.dtype, row, std::span(out).subspan(i * static_cast<std::size_t>(config_.hidden), static_cast<std::size_t>(config_.hidden)));
+    convert_to_f32(table.dtype, row,
+                   std::span(out).subspan(i * static_cast<std::size_t>(config_.hidden), static_cast<std::size_t>(config_.hidden)));
   }
   return out;
 }
 
-Result<void> TextModel::run_layer(int index, ggml_tensor* state, std::span<const float> angles, const CancelToken* cancel) const {
+Result<void> TextModel::run_layer(int index, ggml_tensor* state, std::span<const float> angles, const Deepstack& deepstack,
+                                  const CancelToken* cancel) const {
   const Layer& layer = layers_[static_cast<std::size_t>(index)];
-  Graph graph(*device_, fmt::format("text.layer{}", index));
-  ggml_context* context = graph.context();
   const std::int64_t rows = state->ne[1];
+  const AttentionParts parts = attention_parts(rows, config_.heads);
+  Graph graph(*device_, fmt::format("text.layer{}", index), parts.max_nodes);
+  ggml_context* context = graph.context();
   const ops::RotaryTable table = ops::rotary_table(graph, angles, config_.head_dim / 2);
   const auto heads = [&](ggml_tensor* x, std::int64_t count) { return ggml_reshape_3d(context, x, config_.head_dim, count, rows); };
 
@@ -107,35 +132,105 @@ Result<void> TextModel::run_layer(int index, ggml_tensor* state, std::span<const
   q = graph.name("q_rope", ops::rotate(graph, ops::rms_norm(graph, q, layer.q_norm, config_.rms_eps), table));
   k = graph.name("k_rope", ops::rotate(graph, ops::rms_norm(graph, k, layer.k_norm, config_.rms_eps), table));
   const float scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(config_.head_dim)));
-  ggml_tensor* mixed = graph.name("attn_heads", ops::attention(graph, q, k, v, scale, ops::AttentionMask::causal));
+  ggml_tensor* mixed = graph.name("attn_heads", ops::attention(graph, q, k, v, scale, ops::AttentionMask::causal, parts.max_scores));
   ggml_tensor* x = graph.name("after_attn", ggml_add(context, state, ops::linear(graph, layer.o, mixed)));
 
   h = graph.name("mlp_in", ops::rms_norm(graph, x, layer.post_norm, config_.rms_eps));
   ggml_tensor* gated = ggml_swiglu_split(context, ops::linear(graph, layer.gate, h), ops::linear(graph, layer.up, h));
   x = ggml_add(context, x, ops::linear(graph, layer.down, gated));
+  const auto set = static_cast<std::size_t>(index);
+  if (set < deepstack.sets.size()) x = ggml_add(context, x, deepstack_rows(graph, deepstack, set));
   graph.watch(x);
   graph.effect(ggml_cpy(context, graph.name("out", x), state));
   return graph.run(cancel);
 }
 
-Result<std::vector<float>> TextModel::encode(std::span<const std::int32_t> ids, std::span<const std::array<std::int32_t, 3>> positions,
-                                             const CancelToken* cancel, const std::function<void(int, int)>& progress) const {
+Result<void> TextModel::check_prompt(std::span<const std::int32_t> ids, Positions positions) const {
   if (ids.empty()) return Error{ErrorCode::usage, "prompt is empty; give at least one character", "prompt", ""};
   if (ids.size() != positions.size()) return Error{ErrorCode::failure, "token ids and positions differ in number", "prompt", ""};
-  const auto rows = static_cast<std::int64_t>(ids.size());
-  if (rows > config_.max_positions)
-    return Error{ErrorCode::usage, fmt::format("the prompt has {} tokens, the model has {} positions", rows, config_.max_positions), "prompt", "shorten it"};
-  TRITIUM_TRY_ASSIGN(const std::vector<float> embedded, embed(ids));
+  if (static_cast<std::int64_t>(ids.size()) > config_.max_positions)
+    return Error{ErrorCode::usage, fmt::format("the prompt has {} tokens, the model has {} positions", ids.size(), config_.max_positions),
+                 "prompt", "shorten it"};
+  return {};
+}
+
+// [hidden, tokens]: the set's rows where there are pads, zero elsewhere.
+ggml_tensor* TextModel::deepstack_rows(Graph& graph, const Deepstack& deepstack, std::size_t set) const {
+  const std::vector<float> zeros(static_cast<std::size_t>(config_.hidden), 0.0f);
+  ggml_tensor* zero_row = graph.input("no_vision", zeros, {config_.hidden, 1});
+  ggml_tensor* joined = nullptr;
+  for (const std::span<const float> rows : deepstack.sets[set]) {
+    ggml_tensor* part = graph.input("deepstack", rows, {config_.hidden, static_cast<std::int64_t>(rows.size()) / config_.hidden});
+    joined = joined == nullptr ? part : ggml_concat(graph.context(), joined, part, 1);
+  }
+  joined = joined == nullptr ? zero_row : ggml_concat(graph.context(), joined, zero_row, 1);
+  return ggml_get_rows(graph.context(), joined, graph.input_i32("row_of_token", deepstack.row_of_token));
+}
+
+// Overwrites the pads' embeddings and assigns the deepstack rows.
+Result<TextModel::Deepstack> TextModel::insert_vision(std::span<const std::int32_t> ids, const VisionInputs& vision,
+                                                      std::span<float> embedded) const {
+  const auto hidden = static_cast<std::size_t>(config_.hidden);
+  Deepstack out;
+  out.row_of_token.assign(ids.size(), -1);
+  out.sets.resize(std::max(vision.images.deepstack.size(), vision.videos.deepstack.size()));
+  if (out.sets.size() > layers_.size())
+    return vision_error(fmt::format("{} deepstack sets for {} layers", out.sets.size(), layers_.size()));
+  std::size_t before = 0;  // rows of the modality before
+  for (const auto& [name, pad, rows] :
+       {std::tuple("image", vision.pads.image, &vision.images), {"video", vision.pads.video, &vision.videos}}) {
+    const auto pads = static_cast<std::size_t>(std::count(ids.begin(), ids.end(), pad));
+    if (rows->merged.size() != pads * hidden)
+      return vision_error(fmt::format("{} {} pads for {} values, {} each", pads, name, rows->merged.size(), hidden));
+    if (pads == 0) continue;
+    std::size_t next = 0;
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      if (ids[i] != pad) continue;
+      const auto row = std::span(rows->merged).subspan(next * hidden, hidden);
+      std::copy(row.begin(), row.end(), embedded.subspan(i * hidden, hidden).begin());
+      out.row_of_token[i] = static_cast<std::int32_t>(before + next++);
+    }
+    for (std::size_t set = 0; set < out.sets.size(); ++set) {
+      if (set >= rows->deepstack.size() || rows->deepstack[set].size() != rows->merged.size())
+        return vision_error(fmt::format("deepstack set {} does not go with the {} rows", set, name));
+      out.sets[set].push_back(rows->deepstack[set]);
+    }
+    before += pads;
+  }
+  std::replace(out.row_of_token.begin(), out.row_of_token.end(), -1, static_cast<std::int32_t>(before));
+  return out;
+}
+
+Result<std::vector<float>> TextModel::run_layers(std::span<const float> embedded, Positions positions, const Deepstack& deepstack,
+                                                 const CancelToken* cancel, const Progress& progress) const {
+  const std::array<std::int64_t, 2> shape{config_.hidden, static_cast<std::int64_t>(positions.size())};
+  if (device_->observer()) device_->observer()("text.embeddings", shape, embedded);
   TensorPool state_pool(1);
-  ggml_tensor* state = state_pool.add("text.state", GGML_TYPE_F32, {config_.hidden, rows});
+  ggml_tensor* state = state_pool.add("text.state", GGML_TYPE_F32, shape);
   TRITIUM_TRY(state_pool.allocate(*device_, "the text encoder's state"));
   upload(state, embedded);
   const std::vector<float> angles = rotary_angles(config_, positions);
   for (int i = 0; i < config_.layers; ++i) {
-    TRITIUM_TRY(run_layer(i, state, angles, cancel));
+    TRITIUM_TRY(run_layer(i, state, angles, deepstack, cancel));
     if (progress) progress(i + 1, config_.layers);
   }
   return download(state);
+}
+
+Result<std::vector<float>> TextModel::encode(std::span<const std::int32_t> ids, std::span<const std::array<std::int32_t, 3>> positions,
+                                             const CancelToken* cancel, const std::function<void(int, int)>& progress) const {
+  TRITIUM_TRY(check_prompt(ids, positions));
+  TRITIUM_TRY_ASSIGN(const std::vector<float> embedded, embed(ids));
+  return run_layers(embedded, positions, {}, cancel, progress);
+}
+
+Result<std::vector<float>> TextModel::encode(std::span<const std::int32_t> ids, std::span<const std::array<std::int32_t, 3>> positions,
+                                             const VisionInputs& vision, const CancelToken* cancel,
+                                             const std::function<void(int, int)>& progress) const {
+  TRITIUM_TRY(check_prompt(ids, positions));
+  TRITIUM_TRY_ASSIGN(std::vector<float> embedded, embed(ids));
+  TRITIUM_TRY_ASSIGN(const Deepstack deepstack, insert_vision(ids, vision, embedded));
+  return run_layers(embedded, positions, deepstack, cancel, progress);
 }
 
 }  // namespace tritium

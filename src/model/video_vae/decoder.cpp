@@ -129,8 +129,8 @@ Result<std::vector<float>> VideoDecoder::decode_tile(const LatentVideo& latents,
   TRITIUM_TRY(graph.run(cancel));
   const std::vector<float> values = graph.read(result);
   if (!all_finite(values))
-    return Error{ErrorCode::failure, fmt::format("{} produced non-finite values in clip {}, tile ({},{})", kPartName, clip.number, i, j),
-                 "", "damaged weights or an unsuitable device: try 'tritium verify' and '--device CPU'"};
+    return Error{ErrorCode::rejected, fmt::format("{} produced non-finite values in clip {}, tile ({},{})", kPartName, clip.number, i, j),
+                 "", "damaged weights or an unsuitable device: download the model again, or try '--device CPU'"};
   return unpatchify(config_, shape, values, first_token, clip.frames);
 }
 

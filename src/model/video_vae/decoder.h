@@ -33,8 +33,8 @@ class VideoDecoder {
 
   // Decodes a video of plan_decode(tokens).output_frames frames; the sink gets each frame as soon as it is final, [3, height, width]
   // in normalized space (see pixels.h). Any number of tokens from 1 is accepted; one token gives a single frame by way of a padded
-  // clip. Errors: code failure for latents that are not finite or not of the stated size, and for a tile that comes out not finite
-  // (names clip and tile).
+  // clip. Errors: code failure for latents that are not finite or not of the stated size, rejected for a tile that comes out not
+  // finite (names clip and tile).
   Result<void> decode(const LatentVideo& latents, const FrameSink& sink, const CancelToken* cancel = nullptr,
                       const TileProgress& progress = {});
 

@@ -1,0 +1,21 @@
+// Options for pictures, videos and sounds.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <tritium/request.h>
+#include <tritium/result.h>
+
+namespace tritium::cli {
+
+struct InputOptions {
+  CLI::App* app = nullptr;  // the order of the references is that of the command line
+  std::string first_frame, last_frame, fit = "cover", aspect, retake, sound_for, video_for;
+  std::vector<std::string> images, videos, sounds, video_sounds, retake_frames, retake_seconds;
+};
+void add_input_options(CLI::App& app, InputOptions& options);
+
+// Into the request's fields. Errors (usage) name the option.
+Result<void> read_input_options(const InputOptions& options, Request& request);
+
+}  // namespace tritium::cli
