@@ -92,7 +92,7 @@ TEST_F(Cancelled, WhileLoading) {
 TEST_F(Cancelled, BeforeItBegan) {
   CancelToken cancel;
   cancel.cancel();
-  const auto outcome = engine_->generate(request_, output(), {}, &cancel);
+  const auto outcome = engine_->generate(request_, output(), GenerateHooks{}, &cancel);
   ASSERT_FALSE(outcome.ok());
   EXPECT_EQ(outcome.error().code, ErrorCode::interrupted);
   EXPECT_EQ(files(), std::set<std::string>{});

@@ -1,5 +1,5 @@
-// golden/dit/trajectory: complete runs with our own noise, schedule, model and sampler. Text-to-video runs through the pipeline's own
-// loop; keyframes, references and retakes through the same parts in the same order.
+// golden/dit/trajectory: complete runs with our own noise, schedule, model and sampler, from text alone, with keyframes, with references
+// and as a retake. Each goes through the pipeline's own loop, and once more through its parts for what lies between them.
 #include "support/dit_golden.h"
 
 #include "pipeline/stages.h"
@@ -55,9 +55,11 @@ struct Trajectory {
   [[nodiscard]] std::vector<Modality> text_tags() const {
     return std::vector<Modality>(static_cast<std::size_t>(text_rows), Modality::text);
   }
-  [[nodiscard]] bool text_only() const {
-    return (!about.contains("keyframe_indices") || about["keyframe_indices"].is_null()) && !about.contains("refs") &&
-           !about.contains("video_mask");
+  // What the description says under a key; `absent` for a missing or null entry.
+  template <class T>
+  [[nodiscard]] T given(const char* key, T absent) const {
+    const auto found = about.find(key);
+    return found == about.end() || found->is_null() ? absent : found->get<T>();
   }
 };
 
@@ -133,7 +135,7 @@ DitRows condition_rows(const Trajectory& run, const golden::Tensors& file) {
       add_visual(one, frame);
     }
   }
-  for (const Json& reference : run.about.value("refs", Json::array())) {
+  for (const Json& reference : run.given("refs", Json::array())) {
     const std::string kind = reference.at("kind").get<std::string>();
     if (kind != "audio") {
       const std::string key = run.name + (kind == "image" ? ".clean_image" : ".clean_video");
@@ -150,9 +152,21 @@ DitRows condition_rows(const Trajectory& run, const golden::Tensors& file) {
   return {value_or_fail(mix_condition_anchors(clean.video, noise)), std::move(clean.audio)};
 }
 
-RetakeMasks masks_of(const Trajectory& run) {
-  return {run.about.value("video_mask", RetakeMask{}), run.about.value("audio_mask", RetakeMask{})};
+// Everything besides noise that a run is given.
+Conditioning conditioning_of(const Trajectory& run, const golden::Tensors& file) {
+  Conditioning out;
+  out.text = run.text;
+  out.text_tags = run.text_tags();
+  const PackingRequest packing = golden::packing_request(run.about, run.video, run.audio.length, out.text_tags);
+  out.shapes = {packing.keyframes, packing.references};
+  out.rows = condition_rows(run, file);
+  out.masks = {run.given("video_mask", RetakeMask{}), run.given("audio_mask", RetakeMask{})};
+  if (!out.masks.video.empty()) out.clean.video = file.f32(run.name + ".input_latents_video");
+  if (!out.masks.audio.empty()) out.clean.audio = file.f32(run.name + ".input_latents_audio");
+  return out;
 }
+
+bool keeps_parts(const Conditioning& conditioning) { return !conditioning.masks.video.empty() || !conditioning.masks.audio.empty(); }
 
 class GoldenTrajectoryOfTheModel : public ::testing::TestWithParam<bool> {
  protected:
@@ -163,12 +177,13 @@ class GoldenTrajectoryOfTheModel : public ::testing::TestWithParam<bool> {
     dit_ = golden::load_dit(*device_, golden::dit_files().front());
   }
 
-  // The production loop, stopped after each number of steps by a shorter plan, so that every state can be compared.
-  void check_pipeline_loop(const Trajectory& run) {
+  // The production loop: whole, and stopped after each step by plans of one step, so that every state can be compared. (A retake needs
+  // the noise of the beginning to the end, so it cannot be stopped.)
+  void check_pipeline(const Trajectory& run, const Conditioning& conditioning) {
     const Plan plan = plan_of(run);
-    Conditioning conditioning;
-    conditioning.text = run.text;
-    conditioning.text_tags = run.text_tags();
+    const Latents whole = value_or_fail(denoise(*dit_, plan, conditioning, value_or_fail(initial_noise(plan)), nullptr, {}));
+    expect_state(run, "pipeline", run.steps, whole);
+    if (keeps_parts(conditioning)) return;
     Latents state = value_or_fail(initial_noise(plan));
     for (std::size_t i = 0; i < run.steps; ++i) {
       Plan one = plan;
@@ -178,27 +193,22 @@ class GoldenTrajectoryOfTheModel : public ::testing::TestWithParam<bool> {
       state = value_or_fail(denoise(*dit_, one, conditioning, std::move(state), nullptr, {}));
       expect_state(run, "pipeline", i + 1, state);
     }
-    const Latents whole = value_or_fail(denoise(*dit_, plan, conditioning, value_or_fail(initial_noise(plan)), nullptr, {}));
     EXPECT_EQ(different_bits(whole.video, state.video), 0) << run.name << ": one call and a call per step differ";
     EXPECT_EQ(different_bits(whole.audio, state.audio), 0) << run.name << ": one call and a call per step differ";
   }
 
-  // The same loop with conditions and kept parts.
-  void check_parts(const Trajectory& run, const golden::Tensors& file) {
-    const RetakeMasks masks = masks_of(run);
+  // The same loop taken apart: velocities, every state, and the kept parts of a retake.
+  void check_parts(const Trajectory& run, const Conditioning& conditioning, const golden::Tensors& file) {
     auto layout = make_layout(golden::packing_request(run.about, run.video, run.audio.length, run.text_tags()));
     ASSERT_TRUE(layout.ok()) << layout.error().text();
     std::vector<RowTimesteps> timesteps;
     for (int i = 0; i < static_cast<int>(run.steps); ++i)
-      timesteps.push_back(value_or_fail(assign_timesteps(*layout, run.video_schedule.time(i), run.audio_schedule.time(i), masks)));
-    auto dit_run = DitRun::begin(*dit_, std::move(*layout), run.text, condition_rows(run, file), std::move(timesteps));
+      timesteps.push_back(
+          value_or_fail(assign_timesteps(*layout, run.video_schedule.time(i), run.audio_schedule.time(i), conditioning.masks)));
+    auto dit_run = DitRun::begin(*dit_, std::move(*layout), run.text, conditioning.rows, std::move(timesteps));
     ASSERT_TRUE(dit_run.ok()) << dit_run.error().text();
-
     Latents state = draw_initial_noise(NoiseMode::diffsynth, run.seed(), run.video, run.audio);
-    const bool is_retake = !masks.video.empty() || !masks.audio.empty();
-    Latents clean;
-    if (is_retake) clean = {file.f32(run.name + ".input_latents_video"), file.f32(run.name + ".input_latents_audio")};
-    const auto retake = Retake::make(run.video, run.audio, masks, clean, state);
+    const auto retake = Retake::make(run.video, run.audio, conditioning.masks, conditioning.clean, state);
     ASSERT_TRUE(retake.ok()) << retake.error().text();
     for (int i = 0; i < static_cast<int>(run.steps); ++i) {
       Latents seen = state;
@@ -212,7 +222,7 @@ class GoldenTrajectoryOfTheModel : public ::testing::TestWithParam<bool> {
       ASSERT_TRUE(retake->hold(state, run.video_schedule.next_sigma(i), run.audio_schedule.next_sigma(i)).ok());
       expect_state(run, "parts", static_cast<std::size_t>(i) + 1, state);
     }
-    if (!is_retake) return;
+    if (!keeps_parts(conditioning)) return;
     Latents kept = state;
     ASSERT_TRUE(retake->make_clean(kept).ok());
     golden::expect_within(run.name + " kept video", golden::max_abs_diff(state.video, kept.video), kKeptTolerance);
@@ -227,19 +237,16 @@ TEST_P(GoldenTrajectoryOfTheModel, EveryRecordedRun) {
   const Json cases = golden::json("dit/trajectory.json");
   const golden::Tensors file("dit/trajectory.safetensors");
   ASSERT_FALSE(cases.empty());
-  int text_only = 0;
   for (const auto& [name, about] : cases.items()) {
     const Trajectory run = load_run(name, about, file);
     ASSERT_EQ(run.video_states.size(), (run.steps + 1) * static_cast<std::size_t>(run.video.elements())) << name;
     const Latents noise = draw_initial_noise(NoiseMode::diffsynth, run.seed(), run.video, run.audio);
     golden::expect_within(name + " initial video, values that differ", different_bits(noise.video, run.state(0).video), 0);
     golden::expect_within(name + " initial audio, values that differ", different_bits(noise.audio, run.state(0).audio), 0);
-    check_parts(run, file);
-    if (!run.text_only()) continue;
-    check_pipeline_loop(run);
-    ++text_only;
+    const Conditioning conditioning = conditioning_of(run, file);
+    check_parts(run, conditioning, file);
+    check_pipeline(run, conditioning);
   }
-  EXPECT_GT(text_only, 0) << "no run for the pipeline's loop";
 }
 
 INSTANTIATE_TEST_SUITE_P(Kernels, GoldenTrajectoryOfTheModel, ::testing::Bool(),

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <sstream>
 
 namespace tritium::quant_test {
 namespace {
@@ -137,6 +138,19 @@ std::map<std::string, std::string> all_tags(const nlohmann::json& cases) {
   std::map<std::string, std::string> out;
   for (const auto& [name, one] : cases.items())
     for (const auto& [layer, facts] : one["layers"].items()) out[facts["tag"].get<std::string>()] = layer;
+  return out;
+}
+
+Reference parse_reference(const std::string& text) {
+  std::istringstream words(text);
+  Reference out;
+  std::string kind, tags;
+  words >> out.file >> kind >> tags;
+  if (out.file.ends_with(',')) out.file.pop_back();
+  for (std::size_t at = 0; at < tags.size(); at = tags.find(',', at) == std::string::npos ? tags.size() : tags.find(',', at) + 1)
+    out.tags.push_back(tags.substr(at, tags.find(',', at) - at));
+  if (!out.file.ends_with(".safetensors") || (kind != "tag" && kind != "tags" && kind != "layer") || out.tags.empty())
+    return value_or_die(Result<Reference>(Error{ErrorCode::failure, "cannot understand the reference '" + text + "'", "", ""}));
   return out;
 }
 

@@ -47,4 +47,11 @@ std::vector<float> decoded_blocks(const MatrixReader& reader, const BlockEncoder
 // Tag -> layer name over all cases of cases.json: letters mean the same layers everywhere.
 std::map<std::string, std::string> all_tags(const nlohmann::json& cases);
 
+// "FILE, tag A", "FILE tags A,B ..." or "FILE layer A" of cases.json; what cannot be understood ends the test run.
+struct Reference {
+  std::string file;
+  std::vector<std::string> tags;
+};
+Reference parse_reference(const std::string& text);
+
 }  // namespace tritium::quant_test

@@ -5,7 +5,6 @@
 
 #include <gtest/gtest.h>
 #include <cmath>
-#include <regex>
 #include <set>
 
 namespace tritium {
@@ -19,27 +18,10 @@ struct Layer {
   std::string tag, name;
 };
 
-struct Expected {
-  std::string file;
-  std::vector<std::string> tags;
-};
-
-// A case's own ref.safetensors with every tag in it, or "FILE, tag A" / "FILE tags A,B" of another case.
-Expected expected_values(const std::string& name, const nlohmann::json& one) {
-  Expected out{name + "/ref.safetensors", {}};
-  if (one.contains("ref")) {
-    static const std::regex form(R"(([\w./]+\.safetensors),? tags? ([A-Z](,[A-Z])*).*)");
-    std::smatch match;
-    const auto text = one["ref"].get<std::string>();
-    if (!std::regex_match(text, match, form)) {
-      ADD_FAILURE() << name << ": cannot understand ref '" << text << "'";
-      return out;
-    }
-    out.file = match[1];
-    for (const char c : match[2].str())
-      if (c != ',') out.tags.emplace_back(1, c);
-    return out;
-  }
+// A case's own ref.safetensors with every tag in it, or what its "ref" names.
+Reference expected_values(const std::string& name, const nlohmann::json& one) {
+  if (one.contains("ref")) return parse_reference(one["ref"].get<std::string>());
+  Reference out{name + "/ref.safetensors", {}};
   std::set<std::string> tags;
   for (const std::string& key : golden::Tensors("weights/" + out.file).names()) tags.insert(key.substr(0, key.find('.')));
   out.tags.assign(tags.begin(), tags.end());
@@ -194,7 +176,7 @@ TEST(GoldenQuant, EveryLayerOfEveryFormat) {
     if (!std::filesystem::exists(golden::path("weights/" + name + "/model.safetensors"))) continue;
     const Model model(name + "/model.safetensors");
     EXPECT_TRUE(model.tensors.notices().empty()) << name << ": " << model.tensors.notices().front();
-    const Expected expected = expected_values(name, one);
+    const Reference expected = expected_values(name, one);
     const golden::Tensors ref("weights/" + expected.file);
     for (const std::string& tag : expected.tags) {
       ASSERT_TRUE(tags.contains(tag)) << name << ": no case says which layer '" << tag << "' is";
@@ -220,18 +202,16 @@ TEST(GoldenQuant, Rotation) {
   const auto v = ref.f32("v");
   int cases = 0;
   for (const std::string& key : ref.names()) {
-    std::smatch match;
-    static const std::regex rotated(R"(v_rot(\d+))"), matrix(R"(H(\d+))");
-    if (std::regex_match(key, match, rotated)) {
-      const std::int64_t group = std::stoll(match[1]);
+    if (key.starts_with("v_rot")) {
+      const std::int64_t group = std::stoll(key.substr(5));
       auto values = v;
       rotate(values, group);
       expect_close("hadamard " + key, values, ref.f32(key));
       rotate(values, group);
       expect_close("hadamard " + key + " twice", values, v);
       ++cases;
-    } else if (std::regex_match(key, match, matrix)) {
-      const std::size_t group = std::stoull(match[1]);
+    } else if (key.starts_with("H")) {
+      const std::size_t group = std::stoull(key.substr(1));
       std::vector<float> unit(group * group, 0.0f);
       for (std::size_t i = 0; i < group; ++i) unit[i * group + i] = 1;
       rotate(unit, static_cast<std::int64_t>(group));
@@ -298,12 +278,9 @@ TEST(GoldenQuant, EightBitFloatTables) {
 TEST(GoldenQuant, LoraBesideRotatedWeights) {
   const auto cases = golden::json("weights/cases.json");
   const auto& facts = cases["lora_on_int8"];
-  std::smatch match;
-  const auto base_text = facts["base"].get<std::string>();
-  static const std::regex form(R"(([\w./]+\.safetensors) layer ([A-Z]))");
-  ASSERT_TRUE(std::regex_match(base_text, match, form)) << base_text;
-  const std::string file = match[1], tag = match[2], layer = all_tags(cases).at(tag);
-  const Model model(file), lora("lora_on_int8/lora.safetensors");
+  const Reference base = parse_reference(facts["base"].get<std::string>());
+  const std::string tag = base.tags.front(), layer = all_tags(cases).at(tag);
+  const Model model(base.file), lora("lora_on_int8/lora.safetensors");
   const golden::Tensors ref("weights/lora_on_int8/ref.safetensors");
   const MatrixReader reader = model.reader(layer + ".weight"), a = lora.reader(layer + ".lora_A.weight"),
                      b = lora.reader(layer + ".lora_B.weight");

@@ -30,7 +30,7 @@ Table table_of(const SideValues& sides) {
 enum class FirstNibble { low, high };
 
 template <FirstNibble first>
-void look_up(const std::uint8_t* bytes, std::int64_t count, const Table& table, float* out) {
+void look_up(const std::uint8_t* bytes, std::int64_t count, const float* table, float* out) {
   for (std::int64_t j = 0; j < count / 2; ++j) {
     const std::uint8_t low = bytes[j] & 15u, high = bytes[j] >> 4;
     out[2 * j] = table[first == FirstNibble::low ? low : high];
@@ -49,24 +49,24 @@ void look_up_groups(const SideValues& sides, std::int64_t first_group, std::int6
     Table table;
     const float scale = sides.group_scale.at(first_group + g);
     for (std::size_t code = 0; code < 16; ++code) table[code] = entry(values[code], scale, first_group + g);
-    look_up<first>(bytes + g * group / 2, std::min(group, columns - g * group), table, out.data() + g * group);
+    look_up<first>(bytes + g * group / 2, std::min(group, columns - g * group), table.data(), out.data() + g * group);
   }
 }
 
 void grid_4bit(const SideValues& sides, std::int64_t first_group, std::int64_t group, const std::uint8_t* bytes, std::span<float> out) {
   const std::int64_t groups = static_cast<std::int64_t>(out.size()) / group;
   const Table values = table_of(sides);
-  std::array<Table, kBatch> tables;
+  std::array<float, 16 * kBatch> tables;
   for (std::int64_t first = 0; first < groups; first += kBatch) {
     const std::int64_t count = std::min(kBatch, groups - first);
     for (std::int64_t g = 0; g < count; ++g) {
       const float scale = sides.group_scale.at(first_group + first + g);
-      for (std::size_t code = 0; code < 16; ++code) tables[static_cast<std::size_t>(g)][code] = values[code] * scale;
+      float* table = tables.data() + 16 * g;
+      for (std::size_t code = 0; code < 16; ++code) table[code] = values[code] * scale;
     }
-    to_grid({tables.front().data(), static_cast<std::size_t>(16 * count)});
+    to_grid(std::span(tables).first(static_cast<std::size_t>(16 * count)));
     for (std::int64_t g = 0; g < count; ++g)
-      look_up<FirstNibble::low>(bytes + (first + g) * group / 2, group, tables[static_cast<std::size_t>(g)],
-                                out.data() + (first + g) * group);
+      look_up<FirstNibble::low>(bytes + (first + g) * group / 2, group, tables.data() + 16 * g, out.data() + (first + g) * group);
   }
 }
 
@@ -163,7 +163,7 @@ void grid_row(const QuantDescription& quant, const SideValues& sides, std::int64
     case QuantFormat::w6a8:
       return grid_6bit(sides, row * (columns / quant.group), quant.group, bytes.data(), out);
     case QuantFormat::w4a4:
-      return look_up<FirstNibble::low>(bytes.data(), columns, table_of(sides), out.data());
+      return look_up<FirstNibble::low>(bytes.data(), columns, sides.table.data(), out.data());
     default:
       return widen(bytes, out);
   }
@@ -205,7 +205,7 @@ void decode_nf4(const QuantDescription& quant, const SideValues& sides, std::int
     for (std::size_t code = 0; code < 16; ++code) table[code] = round_to(quant.rounding, sides.table[code] * sides.group_scale.at(block));
     std::int64_t i = at;
     if (i % 2 != 0) out[static_cast<std::size_t>(i++ - first)] = table[bytes[static_cast<std::size_t>(at / 2 - first_byte)] & 15u];
-    look_up<FirstNibble::high>(bytes.data() + (i / 2 - first_byte), at + length - i, table, out.data() + (i - first));
+    look_up<FirstNibble::high>(bytes.data() + (i / 2 - first_byte), at + length - i, table.data(), out.data() + (i - first));
     done += length;
   }
 }
