@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <exception>
 #include <map>
+#include <unistd.h>
 
 namespace tritium::cli {
 namespace {
@@ -19,6 +20,14 @@ void take_environment(CLI::App& command) {
     const char* value = option->get_envname().empty() ? nullptr : std::getenv(option->get_envname().c_str());
     if (value != nullptr && *value != '\0') option->take_last()->add_result(std::string(value));
   }
+}
+
+// Threads of a graph wait for each other after every node. By default the OpenMP library lets them spin for milliseconds, which on a busy
+// machine takes the processor from the thread they wait for. It reads its settings when it is loaded, so the process starts anew once.
+void let_waiting_threads_sleep(char** argv) {
+  if (std::getenv("GOMP_SPINCOUNT") != nullptr || std::getenv("OMP_WAIT_POLICY") != nullptr) return;
+  setenv("GOMP_SPINCOUNT", "10000", 1);
+  execv("/proc/self/exe", argv);  // returns only on failure, and then everything works as it is
 }
 
 int parse_failed(const CLI::App& app, const CLI::ParseError& e) {
@@ -39,6 +48,7 @@ int parse_failed(const CLI::App& app, const CLI::ParseError& e) {
 int main(int argc, char** argv) {
   using namespace tritium;
   using namespace tritium::cli;
+  let_waiting_threads_sleep(argv);
   CLI::App app{"Tritium: MiniMax-H3 text to video with sound"};
   app.require_subcommand(1);
   app.set_version_flag("--version", std::string("tritium ") + version());

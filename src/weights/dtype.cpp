@@ -76,10 +76,10 @@ std::uint16_t f32_to_bf16(float value) {
 }
 
 float f16_to_f32(std::uint16_t bits) {
-  const std::uint32_t magnitude = static_cast<std::uint32_t>(bits & 0x7FFFu) << 13, sign = static_cast<std::uint32_t>(bits & 0x8000u) << 16;
-  // Numbers: the exponent grows from bias 15 to 127 by an exact product, subnormals included. Infinities and NaN keep their mantissa.
-  const std::uint32_t number = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) * 0x1p112f);
-  return std::bit_cast<float>(sign | (magnitude < 0x0F800000u ? number : magnitude | 0x7F800000u));
+  const std::uint32_t magnitude = bits & 0x7FFFu, sign = static_cast<std::uint32_t>(bits & 0x8000u) << 16;
+  const std::uint32_t rebias = magnitude < 0x7C00u ? 112u << 23 : 224u << 23;  // infinities and NaN go to the highest exponent
+  const auto subnormal = std::bit_cast<std::uint32_t>(static_cast<float>(magnitude) * 0x1p-24f);
+  return std::bit_cast<float>(sign | (magnitude < 0x0400u ? subnormal : (magnitude << 13) + rebias));
 }
 
 std::uint16_t f32_to_f16(float value) {

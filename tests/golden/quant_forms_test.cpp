@@ -31,7 +31,7 @@ std::string case_of(const std::string& short_name) {
   return found == folders.end() ? short_name : found->second;
 }
 
-TEST(GoldenQuant, GgmlBlocksAreByteExact) {
+TEST_F(GoldenQuant, GgmlBlocksAreByteExact) {
   const golden::Tensors ref("weights/ggml_map/ref.safetensors");
   const auto tags = all_tags(golden::json("weights/cases.json"));
   const std::set<std::string> blocks = {"q8_0", "q8_0_fp16scale", "q4_0", "q4_1", "nvfp4"};
@@ -71,7 +71,7 @@ std::vector<float> rows_in_order(MatrixReader reader, RowOrder order) {
   return decoded(reader);
 }
 
-TEST(GoldenQuant, RowOrdersDescribeOneFunction) {
+TEST_F(GoldenQuant, RowOrdersDescribeOneFunction) {
   const auto cases = golden::json("weights/cases.json");
   const auto& facts = cases["row_orders"];
   const auto heads = facts["heads"].get<std::int64_t>(), head_dim = facts["head_dim"].get<std::int64_t>(),
@@ -115,7 +115,7 @@ TEST(GoldenQuant, RowOrdersDescribeOneFunction) {
 }
 
 // Any quantized matrix read in another order is the decoded matrix with its rows moved, and so are its integers, scales and blocks.
-TEST(GoldenQuant, QuantizedRowsMoveAsAWhole) {
+TEST_F(GoldenQuant, QuantizedRowsMoveAsAWhole) {
   const auto cases = golden::json("weights/cases.json");
   for (const auto& [name, one] : cases.items()) {
     if (!std::filesystem::exists(golden::path("weights/" + name + "/model.safetensors"))) continue;
@@ -201,7 +201,7 @@ class SparseFile {
 };
 
 // Every layer of the real files is understood: as many quantized matrices as there are descriptions, nothing left over.
-TEST(GoldenQuant, RealHeadersAreUnderstood) {
+TEST_F(GoldenQuant, RealHeadersAreUnderstood) {
   const auto index = golden::json("weights/headers/index.json");
   std::map<std::string, std::pair<SafetensorsHeader, std::string>> headers;
   std::vector<SafetensorsHeader> plain;
@@ -266,7 +266,7 @@ Error refusal(const std::string& relative) {
   return Error{ErrorCode::failure, "accepted", "", ""};
 }
 
-TEST(GoldenQuant, BadDescriptionsAreRefusedWithTheirReason) {
+TEST_F(GoldenQuant, BadDescriptionsAreRefusedWithTheirReason) {
   // What the message must say, beside the file and the tensor.
   const std::map<std::string, std::string> reasons = {{"q_unknown_format", "unknown quantization format"},
                                                       {"q_marker_not_json", "not valid JSON"},

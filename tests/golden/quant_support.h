@@ -6,6 +6,8 @@
 #include "weights/quant/logical_tensors.h"
 #include "weights/quant/matrix_reader.h"
 
+#include <gtest/gtest.h>
+
 namespace tritium::quant_test {
 
 // Of the largest value. The expected values of rotated weights were summed in float32 over up to G terms: there, the tolerances are
@@ -13,6 +15,14 @@ namespace tritium::quant_test {
 inline constexpr double kTolerance = 5e-7;       // golden/weights/README.md
 inline constexpr double kRotatedWeight = 1e-6;   // spec/weights.md §9.1
 inline constexpr double kRotatedProduct = 5e-6;  // spec/weights.md §9.2
+
+// The quantized files take more room than the repository's own selection has: they are in full trees only.
+class GoldenQuant : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!golden::has("weights/cases.json")) GTEST_SKIP() << "this tree holds no quantized files";
+  }
+};
 
 // A file under golden/weights with its logical tensors. What cannot be opened or found ends the test run with a message.
 struct Model {

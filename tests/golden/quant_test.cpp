@@ -168,7 +168,7 @@ class LayerTest {
   std::vector<float> weight_, bias_;
 };
 
-TEST(GoldenQuant, EveryLayerOfEveryFormat) {
+TEST_F(GoldenQuant, EveryLayerOfEveryFormat) {
   const auto cases = golden::json("weights/cases.json");
   const auto tags = all_tags(cases);
   int layers = 0;
@@ -197,7 +197,7 @@ TEST(GoldenQuant, EveryLayerOfEveryFormat) {
   EXPECT_GT(layers, 0);
 }
 
-TEST(GoldenQuant, Rotation) {
+TEST_F(GoldenQuant, Rotation) {
   const golden::Tensors ref("weights/hadamard/ref.safetensors");
   const auto v = ref.f32("v");
   int cases = 0;
@@ -222,7 +222,7 @@ TEST(GoldenQuant, Rotation) {
   EXPECT_GT(cases, 0);
 }
 
-TEST(GoldenQuant, EmbeddingRows) {
+TEST_F(GoldenQuant, EmbeddingRows) {
   const golden::Tensors ref("weights/int8_embedding/ref.safetensors");
   int cases = 0;
   for (const std::string& key : ref.names()) {
@@ -243,7 +243,7 @@ TEST(GoldenQuant, EmbeddingRows) {
   EXPECT_GT(cases, 0);
 }
 
-TEST(GoldenQuant, EightBitFloatTables) {
+TEST_F(GoldenQuant, EightBitFloatTables) {
   const golden::Tensors ref("weights/fp8_tables/ref.safetensors");
   const std::vector<std::pair<std::string, DType>> tables = {
       {"e4m3fn", DType::f8_e4m3}, {"e5m2", DType::f8_e5m2}, {"e8m0", DType::f8_e8m0}};
@@ -275,7 +275,7 @@ TEST(GoldenQuant, EightBitFloatTables) {
 }
 
 // Low-rank additions act on the input as it is, beside weights that are decoded to the same basis.
-TEST(GoldenQuant, LoraBesideRotatedWeights) {
+TEST_F(GoldenQuant, LoraBesideRotatedWeights) {
   const auto cases = golden::json("weights/cases.json");
   const auto& facts = cases["lora_on_int8"];
   const Reference base = parse_reference(facts["base"].get<std::string>());

@@ -8,7 +8,6 @@ namespace tritium {
 namespace {
 
 using test::expect_refused;
-using test::int8_layer;
 using test::marked;
 using test::OpenedFile;
 using test::QuantFile;

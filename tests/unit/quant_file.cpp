@@ -335,6 +335,7 @@ std::vector<Sample> all_samples(std::uint32_t seed, bool odd) {
   Random random(seed);
   const std::int64_t rows = odd ? 7 : 132, few = odd ? 1 : 3;
   std::vector<Sample> out;
+  out.reserve(40);
   const std::vector<std::vector<std::int64_t>> scale_shapes = {{rows, 1}, {rows}, {1}, {}};
   for (const auto& shape : scale_shapes) out.push_back(int8_sample(random, rows, odd ? 37 : 128, 0, shape));
   for (const std::int64_t rotation : {4, 16, 64, 256}) out.push_back(int8_sample(random, rows, rotation * few, rotation, {rows, 1}));

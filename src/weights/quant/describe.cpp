@@ -183,6 +183,7 @@ Result<DescribedWeight> describe_marked(const LayerFacts& facts, const QuantOpti
   const auto* row = std::find_if(kFormats.begin(), kFormats.end(), [&](const FormatRow& r) { return r.name == options.format; });
   if (row == kFormats.end()) {
     std::vector<std::string_view> names;
+    names.reserve(kFormats.size());
     for (const FormatRow& known : kFormats) names.push_back(known.name);
     return Error{ErrorCode::model,
                  fmt::format("unknown quantization format '{}', known are {}", options.format.substr(0, 80), fmt::join(names, ", ")),

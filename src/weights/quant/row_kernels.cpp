@@ -29,18 +29,18 @@ Table table_of(const SideValues& sides) {
 
 enum class FirstNibble { low, high };
 
-template <FirstNibble first>
+template <FirstNibble First>
 void look_up(const std::uint8_t* bytes, std::int64_t count, const float* table, float* out) {
   for (std::int64_t j = 0; j < count / 2; ++j) {
     const std::uint8_t low = bytes[j] & 15u, high = bytes[j] >> 4;
-    out[2 * j] = table[first == FirstNibble::low ? low : high];
-    out[2 * j + 1] = table[first == FirstNibble::low ? high : low];
+    out[2 * j] = table[First == FirstNibble::low ? low : high];
+    out[2 * j + 1] = table[First == FirstNibble::low ? high : low];
   }
-  if (count % 2 != 0) out[count - 1] = table[first == FirstNibble::low ? bytes[count / 2] & 15u : bytes[count / 2] >> 4];
+  if (count % 2 != 0) out[count - 1] = table[First == FirstNibble::low ? bytes[count / 2] & 15u : bytes[count / 2] >> 4];
 }
 
 // Each group of the row is looked up in a table of its own: entry(value of the code, index of the group).
-template <FirstNibble first, class Entry>
+template <FirstNibble First, class Entry>
 void look_up_groups(const SideValues& sides, std::int64_t first_group, std::int64_t group, const std::uint8_t* bytes, std::span<float> out,
                     Entry entry) {
   const auto columns = static_cast<std::int64_t>(out.size());
@@ -49,7 +49,7 @@ void look_up_groups(const SideValues& sides, std::int64_t first_group, std::int6
     Table table;
     const float scale = sides.group_scale.at(first_group + g);
     for (std::size_t code = 0; code < 16; ++code) table[code] = entry(values[code], scale, first_group + g);
-    look_up<first>(bytes + g * group / 2, std::min(group, columns - g * group), table.data(), out.data() + g * group);
+    look_up<First>(bytes + g * group / 2, std::min(group, columns - g * group), table.data(), out.data() + g * group);
   }
 }
 
