@@ -48,6 +48,7 @@ struct Request {
   // Input modes. Keyframes, references, a retake, sound for a video and a video for a sound exclude each other.
   std::filesystem::path first_frame, last_frame;  // pictures; either or both
   std::vector<ReferenceInput> references;         // at most 9 images, 3 videos, 3 sounds, 12 in all; sound never alone
+  bool official_reference_size = false;    // scale references as the official pipelines do, also upwards; else at most to the clip's area
   RetakeInput retake;
   std::filesystem::path sound_for;  // a video that is kept and gets new sound
   std::filesystem::path video_for;  // a sound that is kept and gets a video

@@ -62,6 +62,8 @@ void add_input_options(CLI::App& app, InputOptions& o) {
   option("--ref-video", o.videos, "Video to refer to as <Video N>, its sound as <Audio N>; repeatable")->take_all()->expected(1);
   option("--ref-video-sound", o.video_sounds, "Sound in place of that of the --ref-video before it; none = silent")->take_all()->expected(1);
   option("--ref-audio", o.sounds, "Sound to refer to as <Audio N>; repeatable")->take_all()->expected(1);
+  option("--ref-size", o.reference_size, "References at most as large as the clip (match), or scaled as the official pipelines do (official)")
+      ->check(CLI::IsMember({"match", "official"}));
   option("--retake", o.retake, "Clip of which parts are made anew");
   option("--retake-frames", o.retake_frames, "Pictures to make anew, A:B at 24 per second; repeatable")->take_all()->expected(1);
   option("--retake-seconds", o.retake_seconds, "Sound to make anew, A:B in seconds; repeatable")->take_all()->expected(1);
@@ -79,6 +81,7 @@ Result<void> read_input_options(const InputOptions& o, Request& r) {
   r.video_for = o.video_for;
   r.fit = o.fit == "contain" ? Fit::contain : o.fit == "stretch" ? Fit::stretch : Fit::cover;
   r.aspect = o.aspect;
+  r.official_reference_size = o.reference_size == "official";
   TRITIUM_TRY_ASSIGN(r.references, read_references(o));
   for (const std::string& text : o.retake_frames) {
     TRITIUM_TRY_ASSIGN(const auto range, parse_range<std::int64_t>(text, "retake-frames"));

@@ -1,21 +1,8 @@
 #include "ops/attention.h"
 
 #include <algorithm>
-#include <limits>
 
 namespace tritium::ops {
-namespace {
-
-// mask[key, row] for query rows first..first+rows: 0 where key <= row, -inf elsewhere.
-ggml_tensor* causal_mask(Graph& graph, std::int64_t keys, std::int64_t first, std::int64_t rows) {
-  std::vector<float> mask(static_cast<std::size_t>(keys * rows), 0.0f);
-  for (std::int64_t row = 0; row < rows; ++row)
-    for (std::int64_t key = first + row + 1; key < keys; ++key)
-      mask[static_cast<std::size_t>(row * keys + key)] = -std::numeric_limits<float>::infinity();
-  return graph.input("causal_mask", mask, {keys, rows});
-}
-
-}  // namespace
 
 ggml_tensor* attention(Graph& graph, ggml_tensor* q, ggml_tensor* k, ggml_tensor* v, float scale, AttentionMask mask,
                        std::int64_t max_scores) {
@@ -33,8 +20,8 @@ ggml_tensor* attention(Graph& graph, ggml_tensor* q, ggml_tensor* k, ggml_tensor
                                                           static_cast<std::size_t>(first) * q_by_head->nb[1]));
     ggml_tensor* scores = ggml_mul_mat(context, k_by_head, q_part);  // [keys, count, heads]
     ggml_prec_set_acc(scores, GGML_PREC_F32);
-    ggml_tensor* mask_part = mask == AttentionMask::causal ? causal_mask(graph, keys, first, count) : nullptr;
-    ggml_tensor* weights = ggml_soft_max_ext(context, scores, mask_part, scale, 0.0f);
+    if (mask == AttentionMask::causal) scores = ggml_diag_mask_inf(context, scores, static_cast<int>(first));
+    ggml_tensor* weights = ggml_soft_max_ext(context, scores, nullptr, scale, 0.0f);
     ggml_tensor* mixed = ggml_mul_mat(context, v_by_dim, weights);  // [head_dim, count, heads]
     ggml_prec_set_acc(mixed, GGML_PREC_F32);
     mixed = ggml_cont_2d(context, ggml_permute(context, mixed, 0, 2, 1, 3), head_dim * heads, count);

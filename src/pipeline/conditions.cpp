@@ -17,6 +17,16 @@ using video_vae::Posterior;
 using video_vae::TokenGrid;
 using Step = std::function<void(int, int)>;
 
+// The tokenizer and the encoder must mean the same tokens by pictures and videos.
+Result<VisionSetup> vision_for(const Tokenizer& tokenizer, const ModelInfo& model) {
+  TRITIUM_TRY_ASSIGN(VisionSetup setup, read_vision_setup(model));
+  const VisionPads& pads = setup.config.pads;
+  for (const auto& [token, id] : {std::pair("<|image_pad|>", pads.image), std::pair("<|video_pad|>", pads.video)})
+    if (tokenizer.token_id(token) != id)
+      return Error{ErrorCode::model, fmt::format("'{}' is {} in the tokenizer and {} in the text encoder's config.json", token, tokenizer.token_id(token).value_or(-1), id), "model", "they belong to different models"};
+  return setup;
+}
+
 Result<PatchRows> image_patches(const Picture& picture, const VisionSetup& setup) { return prepare_image(picture, {setup.config.patch, setup.image}); }
 
 Result<PatchRows> video_patches(const std::vector<Picture>& frames, const VisionSetup& setup) {
@@ -27,7 +37,7 @@ Result<PatchRows> video_patches(const std::vector<Picture>& frames, const Vision
 
 Result<PromptInputs> prepare_references(const Tokenizer& tokenizer, const ModelInfo& model, const std::string& prompt, const Inputs& inputs,
                                         const PresentationLimits& limits) {
-  TRITIUM_TRY_ASSIGN(const VisionSetup setup, read_vision_setup(model));
+  TRITIUM_TRY_ASSIGN(const VisionSetup setup, vision_for(tokenizer, model));
   PromptInputs out;
   std::vector<PromptReference> references;
   for (const InputReference& given : inputs.references) {
@@ -174,7 +184,7 @@ Result<PromptInputs> prepare_prompt(const Tokenizer& tokenizer, const ModelInfo&
     TRITIUM_TRY_ASSIGN(out.presentation, present_t2va(tokenizer, prompt, limits));
     return out;
   }
-  TRITIUM_TRY_ASSIGN(const VisionSetup setup, read_vision_setup(model));
+  TRITIUM_TRY_ASSIGN(const VisionSetup setup, vision_for(tokenizer, model));
   std::vector<PatchGrid> grids;
   for (const Picture& picture : inputs.keyframes) {
     TRITIUM_TRY_ASSIGN(PatchRows rows, image_patches(picture, setup));

@@ -74,24 +74,30 @@ Result<void> open_keyframes(const Request& request, Inputs& inputs) {
   return {};
 }
 
-Result<InputReference> read_image(const ReferenceInput& given, const Plan& plan) {
+// Size of the frames of a reference video: the official rule may enlarge, which costs rows and shows nothing new.
+Result<Size> video_size(Size display, bool official) {
+  TRITIUM_TRY_ASSIGN(const Size size, reference_video_size(display.width, display.height));
+  return official || size.area() <= display.area() ? size : shrink_to_area(display, display.area());
+}
+
+Result<InputReference> read_image(const ReferenceInput& given, const Plan& plan, bool official) {
   InputReference out{given.kind, {}, {}};
   TRITIUM_TRY_ASSIGN(const Picture picture, load_picture(given.file));
-  const auto size = reference_image_size(picture.width, picture.height, ReferenceFit::match, {plan.width, plan.height});
+  const auto size = reference_image_size(picture.width, picture.height, official ? ReferenceFit::short_edge : ReferenceFit::match, {plan.width, plan.height});
   if (!size.ok()) return Error{size.error().code, fmt::format("'{}': {}", given.file.string(), size.error().message), size.error().field, size.error().hint};
   TRITIUM_TRY_ASSIGN(Picture scaled, resample(picture, size->width, size->height, ResampleFilter::lanczos));
   out.frames.push_back(std::move(scaled));
   return out;
 }
 
-Result<InputReference> read_video(const ReferenceInput& given, const Plan& plan, const CancelToken* cancel) {
+Result<InputReference> read_video(const ReferenceInput& given, const Plan& plan, bool official, const CancelToken* cancel) {
   InputReference out{given.kind, {}, {}};
   VideoOptions options;
   options.keep_frames = plan.frames;  // a reference is not longer than the clip to make
   options.sound = !given.silent && given.sound.empty();
   options.cancel = cancel;
   const auto sink = [&](const VideoFrame& frame) -> Result<void> {
-    TRITIUM_TRY_ASSIGN(const Size size, reference_video_size(frame.display_width, frame.display_height));
+    TRITIUM_TRY_ASSIGN(const Size size, video_size({frame.display_width, frame.display_height}, official));
     TRITIUM_TRY_ASSIGN(Picture scaled, resample(frame.picture, size.width, size.height, ResampleFilter::lanczos));
     for (int i = 1; i < frame.count; ++i) out.frames.push_back(scaled);
     out.frames.push_back(std::move(scaled));
@@ -119,7 +125,8 @@ Result<void> read_references(const Request& request, const Plan& plan, Inputs& i
       inputs.references.push_back({given.kind, {}, std::move(sound)});
       continue;
     }
-    TRITIUM_TRY_ASSIGN(InputReference reference, given.kind == Kind::image ? read_image(given, plan) : read_video(given, plan, cancel));
+    TRITIUM_TRY_ASSIGN(InputReference reference, given.kind == Kind::image ? read_image(given, plan, request.official_reference_size)
+                                                                            : read_video(given, plan, request.official_reference_size, cancel));
     if (given.kind == Kind::video) video_frames.push_back(static_cast<int>(reference.frames.size()));
     inputs.references.push_back(std::move(reference));
   }

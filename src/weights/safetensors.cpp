@@ -218,6 +218,7 @@ Result<SafetensorsHeader> parse_safetensors(std::span<const std::uint8_t> prefix
   const std::size_t last = json.find_last_not_of(' ');
   if (json[last] != '}') return bad("its header does not end with '}' and spaces");
   const std::string_view body = json.substr(0, last + 1);
+  if (body.find('\0') != std::string_view::npos) return bad("its header contains a zero byte");  // the JSON parser would stop there
   if (!nesting_within_limit(body)) return bad(fmt::format("its header is nested deeper than {}", kMaxDepth));
 
   HeaderHandler handler;

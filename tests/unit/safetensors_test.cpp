@@ -102,6 +102,7 @@ TEST(Safetensors, NamesAreUniqueBoundedAndWithoutNul) {
   expect_refused(object(R"("__metadata__":{})", R"("__metadata__":{})"), 0, "duplicate");
   expect_refused(object(R"("__metadata__":{"x":{}})"), 0, "metadata");
   expect_refused(object(entry("a\\u0000b", "[1]", 0, 1)), 1, "NUL");
+  expect_refused(std::string("{}\0}", 4), 0, "zero byte");
   expect_refused(object(entry(std::string(513, 'n'), "[1]", 0, 1)), 1, "too long");
   EXPECT_TRUE(parse(object(entry(std::string(512, 'n'), "[1]", 0, 1)), 1).ok());
 }

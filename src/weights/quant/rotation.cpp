@@ -5,23 +5,21 @@
 namespace tritium {
 namespace {
 
-// One stage without its factor 1/2: each quadruple at distance `stride` becomes b_j = a_0+a_1+a_2+a_3 - 2·a_{3-j}.
-void stage(float* values, std::int64_t count, std::int64_t stride) {
-  for (std::int64_t base = 0; base < count; base += 4 * stride) {
-    float* a0 = values + base;
-    float* a1 = a0 + stride;
-    float* a2 = a1 + stride;
-    float* a3 = a2 + stride;
-#pragma GCC ivdep
-    for (std::int64_t i = 0; i < stride; ++i) {
-      const float v0 = a0[i], v1 = a1[i], v2 = a2[i], v3 = a3[i];
-      const float sum = (v0 + v1) + (v2 + v3);
-      a0[i] = sum - 2 * v3;
-      a1[i] = sum - 2 * v2;
-      a2[i] = sum - 2 * v1;
-      a3[i] = sum - 2 * v0;
-    }
+// Quadruples of values at four places, without the factor 1/2: b_j = a_0+a_1+a_2+a_3 - 2·a_{3-j}.
+void quadruples(float* __restrict a0, float* __restrict a1, float* __restrict a2, float* __restrict a3, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    const float v0 = a0[i], v1 = a1[i], v2 = a2[i], v3 = a3[i];
+    const float sum = (v0 + v1) + (v2 + v3);
+    a0[i] = sum - 2 * v3;
+    a1[i] = sum - 2 * v2;
+    a2[i] = sum - 2 * v1;
+    a3[i] = sum - 2 * v0;
   }
+}
+
+// One stage: the quadruples at distance `stride`.
+void stage(float* values, std::int64_t count, std::int64_t stride) {
+  for (float* v = values; v < values + count; v += 4 * stride) quadruples(v, v + stride, v + 2 * stride, v + 3 * stride, stride);
 }
 
 // The stage of stride 1, written over neighbours: the form compilers make vectors of.
