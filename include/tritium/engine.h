@@ -28,9 +28,9 @@ struct EngineOptions {
 };
 
 struct Progress {
-  std::string stage;     // "load", "text", "denoise", "video", "audio", "write"
-  int step = 0, of = 0;  // within the stage: layers, evaluations, tiles, ...
-  double fraction = 0;   // of the whole request, 0..1
+  std::string stage;        // "load", "text", "denoise", "video", "audio", "write"
+  int step = 0, of = 0;     // within the stage: layers, evaluations, tiles, ...
+  double fraction = 0;      // of the whole request, 0..1
   double eta_seconds = -1;  // until the end; negative while unknown
 };
 using ProgressCallback = std::function<void(const Progress&)>;
@@ -64,7 +64,8 @@ class Engine {
 
   // Errors as plan(), and: model, device, rejected (the output is not acceptable; a finished but rejected video is kept as
   // "<name>.rejected.mp4"), interrupted. On error nothing exists under the final name.
-  virtual Result<Artifact> generate(const Request& request, const OutputOptions& output, const GenerateHooks& hooks, const CancelToken* cancel) = 0;
+  virtual Result<Artifact> generate(const Request& request, const OutputOptions& output, const GenerateHooks& hooks,
+                                    const CancelToken* cancel) = 0;
   Result<Artifact> generate(const Request& request, const OutputOptions& output, const ProgressCallback& progress = {},
                             const CancelToken* cancel = nullptr) {
     return generate(request, output, GenerateHooks{{}, progress}, cancel);

@@ -10,9 +10,9 @@
 namespace tritium {
 
 struct StagePlan {
-  std::string name;       // "inputs" (only with pictures, videos or sounds), "text", "denoise", "video", "audio"
-  std::string device;     // as in list_devices()
-  std::string precision;  // of the matrices: "f32" or "bf16"
+  std::string name;                 // "inputs" (only with pictures, videos or sounds), "text", "denoise", "video", "audio"
+  std::string device;               // as in list_devices()
+  std::string precision;            // of the matrices: "f32" or "bf16"
   std::uint64_t weight_bytes = 0;   // on the device, resident
   std::uint64_t working_bytes = 0;  // activations and other memory besides the weights, an estimate
   double flops = 0;                 // floating-point operations of the whole stage
@@ -22,9 +22,9 @@ struct Plan {
   // The request with every value decided.
   std::string mode = "t2va";  // or "fl2va", "ref2va", "retake", "sound_for_video", "video_for_sound"
   std::string prompt;
-  int width = 0, height = 0;   // pixels
-  int frames = 0;              // at 24 fps
-  int steps = 0;               // evaluations
+  int width = 0, height = 0;  // pixels
+  int frames = 0;             // at 24 fps
+  int steps = 0;              // evaluations
   std::uint64_t seed = 0;
   double video_shift = 0, audio_shift = 0;
   std::string noise;
@@ -34,11 +34,11 @@ struct Plan {
   // What follows from it.
   int text_tokens = 0;
   int latent_channels = 0, latent_frames = 0, latent_height = 0, latent_width = 0;  // of the video
-  int audio_dim = 0, audio_latents = 0;  // per stereo channel
-  std::int64_t condition_rows = 0;       // of keyframes or references in the packed sequence
-  std::int64_t rows = 0;                 // of the packed sequence: text, conditions, audio and video together
+  int audio_dim = 0, audio_latents = 0;                                             // per stereo channel
+  std::int64_t condition_rows = 0;                                                  // of keyframes or references in the packed sequence
+  std::int64_t rows = 0;                          // of the packed sequence: text, conditions, audio and video together
   std::vector<float> video_sigmas, audio_sigmas;  // [steps + 1]
-  std::int64_t samples = 0;              // of sound per channel, at 32 kHz
+  std::int64_t samples = 0;                       // of sound per channel, at 32 kHz
 
   std::vector<StagePlan> stages;
   std::uint64_t peak_bytes = 0;       // host memory at the most, an estimate

@@ -37,18 +37,18 @@ struct RetakeInput {
 struct Request {
   std::string prompt;  // UTF-8; special tokens of the model are honoured
 
-  std::optional<std::int64_t> width, height;  // pixels; raised to the next multiple of 32
-  std::optional<std::int64_t> frames;         // at 24 fps; raised to the next 17n+5
-  std::optional<double> seconds;              // alternative to frames
-  std::optional<std::int64_t> steps;          // evaluations of the diffusion transformer
-  std::optional<std::uint64_t> seed;          // drawn at random when absent; the low 32 bits count
+  std::optional<std::int64_t> width, height;       // pixels; raised to the next multiple of 32
+  std::optional<std::int64_t> frames;              // at 24 fps; raised to the next 17n+5
+  std::optional<double> seconds;                   // alternative to frames
+  std::optional<std::int64_t> steps;               // evaluations of the diffusion transformer
+  std::optional<std::uint64_t> seed;               // drawn at random when absent; the low 32 bits count
   std::optional<double> video_shift, audio_shift;  // noise schedule; the model's own when absent
-  std::string noise = "diffsynth";  // whose random numbers a seed means: diffsynth, sglang or comfyui
+  std::string noise = "diffsynth";                 // whose random numbers a seed means: diffsynth, sglang or comfyui
 
   // Input modes. Keyframes, references, a retake, sound for a video and a video for a sound exclude each other.
   std::filesystem::path first_frame, last_frame;  // pictures; either or both
   std::vector<ReferenceInput> references;         // at most 9 images, 3 videos, 3 sounds, 12 in all; sound never alone
-  bool official_reference_size = false;    // scale references as the official pipelines do, also upwards; else at most to the clip's area
+  bool official_reference_size = false;  // scale references as the official pipelines do, also upwards; else at most to the clip's area
   RetakeInput retake;
   std::filesystem::path sound_for;  // a video that is kept and gets new sound
   std::filesystem::path video_for;  // a sound that is kept and gets a video

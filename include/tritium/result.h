@@ -10,13 +10,13 @@ namespace tritium {
 
 // The value of each code is the exit status of the command line.
 enum class ErrorCode : int {
-  failure = 1,       // anything without a more precise code: I/O, an internal contradiction
-  usage = 2,         // the request itself is invalid
-  model = 3,         // a model or weight file is missing, damaged or of the wrong kind
-  does_not_fit = 4,  // memory or disk space
-  device = 5,        // a compute device failed or cannot run the model
-  rejected = 6,      // the output was made but is not acceptable (black, silent, not finite, ...)
-  interrupted = 130, // cancelled by the user
+  failure = 1,        // anything without a more precise code: I/O, an internal contradiction
+  usage = 2,          // the request itself is invalid
+  model = 3,          // a model or weight file is missing, damaged or of the wrong kind
+  does_not_fit = 4,   // memory or disk space
+  device = 5,         // a compute device failed or cannot run the model
+  rejected = 6,       // the output was made but is not acceptable (black, silent, not finite, ...)
+  interrupted = 130,  // cancelled by the user
 };
 
 struct Error {
@@ -43,20 +43,37 @@ class [[nodiscard]] Result {
   explicit operator bool() const { return ok(); }
 
   // Precondition: ok(). A violated precondition is a bug and ends the process.
-  T& value() & { require_ok(); return *std::get_if<0>(&state_); }
-  const T& value() const& { require_ok(); return *std::get_if<0>(&state_); }
-  T&& value() && { require_ok(); return std::move(*std::get_if<0>(&state_)); }
+  T& value() & {
+    require_ok();
+    return *std::get_if<0>(&state_);
+  }
+  const T& value() const& {
+    require_ok();
+    return *std::get_if<0>(&state_);
+  }
+  T&& value() && {
+    require_ok();
+    return std::move(*std::get_if<0>(&state_));
+  }
   T& operator*() & { return value(); }
   const T& operator*() const& { return value(); }
   T* operator->() { return &value(); }
   const T* operator->() const { return &value(); }
 
   // Precondition: !ok().
-  const Error& error() const& { if (ok()) std::abort(); return *std::get_if<1>(&state_); }
-  Error&& error() && { if (ok()) std::abort(); return std::move(*std::get_if<1>(&state_)); }
+  const Error& error() const& {
+    if (ok()) std::abort();
+    return *std::get_if<1>(&state_);
+  }
+  Error&& error() && {
+    if (ok()) std::abort();
+    return std::move(*std::get_if<1>(&state_));
+  }
 
  private:
-  void require_ok() const { if (!ok()) std::abort(); }
+  void require_ok() const {
+    if (!ok()) std::abort();
+  }
   std::variant<T, Error> state_;
 };
 
@@ -68,8 +85,14 @@ class [[nodiscard]] Result<void> {
 
   [[nodiscard]] bool ok() const { return ok_; }
   explicit operator bool() const { return ok_; }
-  const Error& error() const& { if (ok_) std::abort(); return error_; }
-  Error&& error() && { if (ok_) std::abort(); return std::move(error_); }
+  const Error& error() const& {
+    if (ok_) std::abort();
+    return error_;
+  }
+  Error&& error() && {
+    if (ok_) std::abort();
+    return std::move(error_);
+  }
 
  private:
   Error error_;

@@ -2,16 +2,16 @@
 
 #include "base/try.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
-#include <fcntl.h>
-#include <sys/file.h>
-#include <sys/stat.h>
 #include <system_error>
-#include <unistd.h>
 
 namespace tritium {
 namespace fs = std::filesystem;
@@ -40,8 +40,9 @@ Result<std::string> read_file(const fs::path& path, std::uint64_t limit) {
   }
   if (static_cast<std::uint64_t>(info.st_size) > limit) {
     ::close(fd);
-    return Error{ErrorCode::failure, "'" + path.string() + "' has " + std::to_string(info.st_size) + " bytes, more than the limit of " +
-                                         std::to_string(limit), "", ""};
+    return Error{ErrorCode::failure,
+                 "'" + path.string() + "' has " + std::to_string(info.st_size) + " bytes, more than the limit of " + std::to_string(limit),
+                 "", ""};
   }
   std::string out(static_cast<std::size_t>(info.st_size), '\0');
   std::size_t done = 0;

@@ -3,10 +3,10 @@
 #include "base/files.h"
 #include "base/try.h"
 
+#include <openssl/evp.h>
 #include <array>
 #include <cstdio>
 #include <memory>
-#include <openssl/evp.h>
 #include <vector>
 
 namespace tritium {

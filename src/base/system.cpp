@@ -1,16 +1,16 @@
 #include "base/system.h"
 
+#include <fmt/format.h>
+#include <sched.h>
+#include <sys/resource.h>
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <cmath>
 #include <ctime>
-#include <fmt/format.h>
 #include <fstream>
 #include <limits>
 #include <optional>
-#include <sched.h>
-#include <sys/resource.h>
 #include <thread>
 
 namespace tritium {
@@ -80,9 +80,7 @@ std::uint64_t peak_resident_bytes() {
   return static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
 }
 
-double monotonic_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+double monotonic_seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 std::string utc_timestamp() {
   const std::time_t now = std::time(nullptr);

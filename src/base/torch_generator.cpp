@@ -18,8 +18,8 @@ float polynomial_log(float x) {
   } else {
     x = m - 1.0f;
   }
-  constexpr float p[9] = {7.0376836292e-2f, -1.1514610310e-1f, 1.1676998740e-1f, -1.2420140846e-1f, 1.4249322787e-1f,
-                          -1.6668057665e-1f, 2.0000714765e-1f, -2.4999993993e-1f, 3.3333331174e-1f};
+  constexpr float p[9] = {7.0376836292e-2f,  -1.1514610310e-1f, 1.1676998740e-1f,  -1.2420140846e-1f, 1.4249322787e-1f,
+                          -1.6668057665e-1f, 2.0000714765e-1f,  -2.4999993993e-1f, 3.3333331174e-1f};
   const float z = x * x;
   float y = p[0];
   for (int i = 1; i < 9; ++i) y = std::fma(y, x, p[i]);
@@ -110,8 +110,7 @@ constexpr std::size_t kBlockThreshold = 16;  // smaller draws use the double-pre
 
 }  // namespace
 
-TorchGenerator::TorchGenerator(std::uint64_t seed, Variant variant)
-    : engine_(static_cast<std::uint32_t>(seed)), variant_(variant) {}
+TorchGenerator::TorchGenerator(std::uint64_t seed, Variant variant) : engine_(static_cast<std::uint32_t>(seed)), variant_(variant) {}
 
 float TorchGenerator::uniform() { return static_cast<float>(next_word() & 0xFFFFFFu) * 0x1p-24f; }
 
@@ -139,7 +138,8 @@ void TorchGenerator::normal(std::span<float> out) {
     for (float& v : out) v = plus_mean(static_cast<float>(next_normal_double()));
     return;
   }
-  block_normal(out, [this] { return uniform(); }, variant_ == Variant::simd ? pair_simd : pair_scalar);
+  block_normal(
+      out, [this] { return uniform(); }, variant_ == Variant::simd ? pair_simd : pair_scalar);
 }
 
 void TorchGenerator::normal_bf16(std::span<float> out) {
@@ -147,7 +147,8 @@ void TorchGenerator::normal_bf16(std::span<float> out) {
     for (float& v : out) v = to_bf16(plus_mean(static_cast<float>(next_normal_double())));
     return;
   }
-  block_normal(out, [this] { return static_cast<float>(next_word() & 0xFFu) / 256.0f; }, pair_bf16);
+  block_normal(
+      out, [this] { return static_cast<float>(next_word() & 0xFFu) / 256.0f; }, pair_bf16);
 }
 
 }  // namespace tritium

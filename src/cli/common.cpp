@@ -3,14 +3,14 @@
 #include "base/files.h"
 #include "base/try.h"
 
+#include <fmt/format.h>
+#include <unistd.h>
 #include <charconv>
 #include <csignal>
 #include <cstdio>
-#include <fmt/format.h>
 #include <iostream>
 #include <iterator>
 #include <limits>
-#include <unistd.h>
 
 namespace tritium::cli {
 namespace fs = std::filesystem;
@@ -24,7 +24,9 @@ void add_model_options(CLI::App& app, ModelOptions& o) {
   app.add_option("-m,--model", o.model, "Model folder (holding FL2VA/); the bundled demo model when absent")->envname("TRITIUM_MODEL");
   app.add_option("--device", o.device, "Compute device, see 'tritium devices'; the CPU when absent")->envname("TRITIUM_DEVICE");
   app.add_option("--threads", o.threads, "CPU threads; 0 = all usable processors")->check(CLI::Range(0, 4096))->envname("TRITIUM_THREADS");
-  app.add_option("--compute", o.compute, "Matrices as f32 or bf16; auto = f32 up to 1 GiB per stage")->check(CLI::IsMember({"auto", "f32", "bf16"}))->envname("TRITIUM_COMPUTE");
+  app.add_option("--compute", o.compute, "Matrices as f32 or bf16; auto = f32 up to 1 GiB per stage")
+      ->check(CLI::IsMember({"auto", "f32", "bf16"}))
+      ->envname("TRITIUM_COMPUTE");
   app.add_option("--dump-tensors", o.dump_tensors, "Write every named intermediate as safetensors into this folder");
 }
 
@@ -32,7 +34,8 @@ fs::path demo_model() {
   std::error_code code;
   const fs::path executable = fs::read_symlink("/proc/self/exe", code);
   if (!code)
-    if (const fs::path installed = executable.parent_path().parent_path() / "share/tritium/models/demo"; fs::is_directory(installed, code)) return installed;
+    if (const fs::path installed = executable.parent_path().parent_path() / "share/tritium/models/demo"; fs::is_directory(installed, code))
+      return installed;
   return TRITIUM_DEMO_MODEL;
 }
 
@@ -54,7 +57,8 @@ std::string check_seed(const std::string& text) {
   std::uint64_t value = 0;
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (code == std::errc() && end == text.data() + text.size()) return {};
-  return fmt::format("'{}' is not a whole number from 0 to {} (leave --seed out for a random one)", text, std::numeric_limits<std::uint64_t>::max());
+  return fmt::format("'{}' is not a whole number from 0 to {} (leave --seed out for a random one)", text,
+                     std::numeric_limits<std::uint64_t>::max());
 }
 
 }  // namespace
@@ -85,7 +89,8 @@ Result<Request> read_request(const RequestOptions& o) {
   if (from_stdin) {
     for (std::istreambuf_iterator<char> it(std::cin), end; it != end; ++it) {
       if (request.prompt.size() == kMaxPromptBytes)
-        return Error{ErrorCode::usage, fmt::format("standard input holds more than {} MiB", kMaxPromptBytes >> 20), "prompt", "a prompt is a few lines of text"};
+        return Error{ErrorCode::usage, fmt::format("standard input holds more than {} MiB", kMaxPromptBytes >> 20), "prompt",
+                     "a prompt is a few lines of text"};
       request.prompt += *it;
     }
   } else if (!o.prompt_file.empty()) {

@@ -3,8 +3,8 @@
 
 #include "cli/input_options.h"
 
-#include <CLI/CLI.hpp>
 #include <tritium/engine.h>
+#include <CLI/CLI.hpp>
 
 namespace tritium::cli {
 

@@ -3,8 +3,8 @@
 
 #include "base/try.h"
 
-#include <cstdio>
 #include <fmt/format.h>
+#include <cstdio>
 #include <nlohmann/json.hpp>
 
 namespace tritium::cli {
@@ -28,7 +28,8 @@ fs::path free_name() {
 }
 
 void print_notes(const Plan& plan) {
-  for (const Adjustment& a : plan.adjustments) std::fprintf(stderr, "note: %s\n", fmt::format("{} {} -> {} ({})", a.field, a.from, a.to, a.reason).c_str());
+  for (const Adjustment& a : plan.adjustments)
+    std::fprintf(stderr, "note: %s\n", fmt::format("{} {} -> {} ({})", a.field, a.from, a.to, a.reason).c_str());
   for (const std::string& w : plan.warnings) std::fprintf(stderr, "warning: %s\n", w.c_str());
 }
 
@@ -65,7 +66,8 @@ Runner add_generate(CLI::App& app) {
   app.add_option("--frames-dir", options->frames_dir, "Also write the frames as PNG into this folder");
   app.add_option("--wav", options->wav, "Also write the sound as WAV");
   app.add_option("--latents", options->latents, "Also write the final latents as safetensors");
-  app.add_option("--progress", options->progress, "auto, bar, lines, json or none")->check(CLI::IsMember({"auto", "bar", "lines", "json", "none"}));
+  app.add_option("--progress", options->progress, "auto, bar, lines, json or none")
+      ->check(CLI::IsMember({"auto", "bar", "lines", "json", "none"}));
   app.add_flag("--json", options->json, "Print the result as JSON");
   return [options] {
     const auto artifact = generate(*options);

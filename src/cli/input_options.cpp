@@ -2,15 +2,17 @@
 
 #include "base/try.h"
 
+#include <fmt/format.h>
 #include <charconv>
 #include <cmath>
-#include <fmt/format.h>
 #include <map>
 
 namespace tritium::cli {
 namespace {
 
-Error usage(std::string field, std::string message, std::string hint = {}) { return Error{ErrorCode::usage, std::move(message), std::move(field), std::move(hint)}; }
+Error usage(std::string field, std::string message, std::string hint = {}) {
+  return Error{ErrorCode::usage, std::move(message), std::move(field), std::move(hint)};
+}
 
 // "A:B" with A < B.
 template <class Number>
@@ -43,9 +45,12 @@ Result<std::vector<ReferenceInput>> read_references(const InputOptions& o) {
       out.push_back({name == "ref-image" ? Kind::image : name == "ref-video" ? Kind::video : Kind::audio, value, {}, false});
       continue;
     }
-    if (out.empty() || out.back().kind != Kind::video) return usage("ref-video-sound", "does not follow a --ref-video", "give it directly behind the video it belongs to");
-    if (value == "none") out.back().silent = true;
-    else out.back().sound = value;
+    if (out.empty() || out.back().kind != Kind::video)
+      return usage("ref-video-sound", "does not follow a --ref-video", "give it directly behind the video it belongs to");
+    if (value == "none")
+      out.back().silent = true;
+    else
+      out.back().sound = value;
   }
   return out;
 }
@@ -60,16 +65,20 @@ void add_input_options(CLI::App& app, InputOptions& o) {
   option("--last-frame", o.last_frame, "Picture the clip ends with");
   option("--ref-image", o.images, "Picture to refer to as <Picture N> (Ref2VA model); repeatable")->take_all()->expected(1);
   option("--ref-video", o.videos, "Video to refer to as <Video N>, its sound as <Audio N>; repeatable")->take_all()->expected(1);
-  option("--ref-video-sound", o.video_sounds, "Sound in place of that of the --ref-video before it; none = silent")->take_all()->expected(1);
+  option("--ref-video-sound", o.video_sounds, "Sound in place of that of the --ref-video before it; none = silent")
+      ->take_all()
+      ->expected(1);
   option("--ref-audio", o.sounds, "Sound to refer to as <Audio N>; repeatable")->take_all()->expected(1);
-  option("--ref-size", o.reference_size, "References at most as large as the clip (match), or scaled as the official pipelines do (official)")
+  option("--ref-size", o.reference_size,
+         "References at most as large as the clip (match), or scaled as the official pipelines do (official)")
       ->check(CLI::IsMember({"match", "official"}));
   option("--retake", o.retake, "Clip of which parts are made anew");
   option("--retake-frames", o.retake_frames, "Pictures to make anew, A:B at 24 per second; repeatable")->take_all()->expected(1);
   option("--retake-seconds", o.retake_seconds, "Sound to make anew, A:B in seconds; repeatable")->take_all()->expected(1);
   option("--sound-for", o.sound_for, "Video to keep and to make sound for");
   option("--video-for", o.video_for, "Sound to keep and to make a video for");
-  option("--fit", o.fit, "How a picture of another shape fills the clip: cover, contain or stretch")->check(CLI::IsMember({"cover", "contain", "stretch"}));
+  option("--fit", o.fit, "How a picture of another shape fills the clip: cover, contain or stretch")
+      ->check(CLI::IsMember({"cover", "contain", "stretch"}));
   option("--aspect", o.aspect, "Shape of the clip, W:H; auto = that of the first picture or clip (the default where there is one)");
 }
 

@@ -1,10 +1,10 @@
 // Options for pictures, videos and sounds.
 #pragma once
 
-#include <CLI/CLI.hpp>
-#include <memory>
 #include <tritium/request.h>
 #include <tritium/result.h>
+#include <CLI/CLI.hpp>
+#include <memory>
 
 namespace tritium::cli {
 

@@ -3,13 +3,13 @@
 
 #include "base/files.h"
 
+#include <unistd.h>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <map>
-#include <unistd.h>
 
 namespace tritium::cli {
 namespace {
@@ -72,9 +72,7 @@ int main(int argc, char** argv) {
   }
   try {
     app.parse(argc, argv);
-  } catch (const CLI::ParseError& e) {
-    return parse_failed(app, e);
-  }
+  } catch (const CLI::ParseError& e) { return parse_failed(app, e); }
   // A reader that went away or a file size limit is an error of the write concerned, not the end of the process.
   for (const int signal : {SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_IGN);
   try {

@@ -2,10 +2,10 @@
 
 #include "base/system.h"
 
-#include <cstdio>
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 #include <unistd.h>
+#include <cstdio>
+#include <nlohmann/json.hpp>
 
 namespace tritium::cli {
 namespace {
@@ -39,14 +39,20 @@ void ProgressPrinter::operator()(const Progress& p) {
   last_ = now;
   switch (style_) {
     case ProgressStyle::json: {
-      const nlohmann::ordered_json event{{"stage", p.stage}, {"step", p.step}, {"of", p.of}, {"fraction", p.fraction}, {"eta_seconds", p.eta_seconds < 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(p.eta_seconds)}};
+      const nlohmann::ordered_json event{
+          {"stage", p.stage},
+          {"step", p.step},
+          {"of", p.of},
+          {"fraction", p.fraction},
+          {"eta_seconds", p.eta_seconds < 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(p.eta_seconds)}};
       std::fprintf(stderr, "%s\n", event.dump().c_str());
       break;
     }
     case ProgressStyle::lines:
       if (new_stage) line(p);
       break;
-    default: bar(p);
+    default:
+      bar(p);
   }
 }
 
@@ -57,7 +63,8 @@ void ProgressPrinter::line(const Progress& p) {
 void ProgressPrinter::bar(const Progress& p) {
   const int filled = static_cast<int>(p.fraction * kBarWidth);
   const std::string text = fmt::format("[{}{}] {:3.0f}% {}{}{}", std::string(static_cast<std::size_t>(filled), '#'),
-                                       std::string(static_cast<std::size_t>(kBarWidth - filled), '.'), 100 * p.fraction, p.stage, step_text(p), eta_text(p.eta_seconds));
+                                       std::string(static_cast<std::size_t>(kBarWidth - filled), '.'), 100 * p.fraction, p.stage,
+                                       step_text(p), eta_text(p.eta_seconds));
   std::fprintf(stderr, "\r%s\033[K", text.c_str());
   std::fflush(stderr);
   open_ = true;

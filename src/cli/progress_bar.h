@@ -1,8 +1,8 @@
 // Progress on standard error: a bar on a terminal, a line per stage otherwise, or JSON lines.
 #pragma once
 
-#include <string>
 #include <tritium/engine.h>
+#include <string>
 
 namespace tritium::cli {
 

@@ -3,13 +3,13 @@
 #include "base/system.h"
 #include "base/try.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <strings.h>
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <mutex>
-#include <strings.h>
 
 namespace tritium {
 namespace {
@@ -32,10 +32,14 @@ void load_backends() {
 
 std::string kind_name(enum ggml_backend_dev_type type) {
   switch (type) {
-    case GGML_BACKEND_DEVICE_TYPE_CPU: return "cpu";
-    case GGML_BACKEND_DEVICE_TYPE_GPU: return "gpu";
-    case GGML_BACKEND_DEVICE_TYPE_IGPU: return "integrated gpu";
-    default: return "accelerator";
+    case GGML_BACKEND_DEVICE_TYPE_CPU:
+      return "cpu";
+    case GGML_BACKEND_DEVICE_TYPE_GPU:
+      return "gpu";
+    case GGML_BACKEND_DEVICE_TYPE_IGPU:
+      return "integrated gpu";
+    default:
+      return "accelerator";
   }
 }
 
@@ -64,7 +68,8 @@ double operations(ggml_cgraph* graph) {
   double sum = 0;
   for (int i = 0; i < ggml_graph_n_nodes(graph); ++i) {
     const ggml_tensor* node = ggml_graph_node(graph, i);
-    sum += static_cast<double>(ggml_nelements(node)) * (node->op == GGML_OP_MUL_MAT ? 2.0 * static_cast<double>(node->src[0]->ne[0]) : kPerValue);
+    sum += static_cast<double>(ggml_nelements(node)) *
+           (node->op == GGML_OP_MUL_MAT ? 2.0 * static_cast<double>(node->src[0]->ne[0]) : kPerValue);
   }
   return sum;
 }
@@ -158,7 +163,8 @@ Result<void> Device::run(ggml_cgraph* graph, double custom_operations, const Can
   if (cancel != nullptr) TRITIUM_TRY(cancel->check("computation"));
   if (status == GGML_STATUS_ALLOC_FAILED)
     return Error{ErrorCode::does_not_fit, fmt::format("device '{}' ran out of memory while computing", info_.name), "", ""};
-  if (status != GGML_STATUS_SUCCESS) return device_error(fmt::format("device '{}' failed while computing (status {})", info_.name, static_cast<int>(status)));
+  if (status != GGML_STATUS_SUCCESS)
+    return device_error(fmt::format("device '{}' failed while computing (status {})", info_.name, static_cast<int>(status)));
   return {};
 }
 

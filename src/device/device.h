@@ -3,9 +3,9 @@
 
 #include "base/cancel.h"
 
+#include <ggml-backend.h>
 #include <cstdint>
 #include <functional>
-#include <ggml-backend.h>
 #include <memory>
 #include <span>
 #include <string>
@@ -14,9 +14,9 @@
 namespace tritium {
 
 struct DeviceInfo {
-  std::string name;         // as accepted by Device::open: "CPU", "Vulkan0", "CUDA0", ...
-  std::string description;  // the hardware's own name
-  std::string kind;         // "cpu", "gpu", "integrated gpu", "accelerator"
+  std::string name;                                 // as accepted by Device::open: "CPU", "Vulkan0", "CUDA0", ...
+  std::string description;                          // the hardware's own name
+  std::string kind;                                 // "cpu", "gpu", "integrated gpu", "accelerator"
   std::uint64_t memory_total = 0, memory_free = 0;  // bytes; 0 when the backend does not know
 };
 
@@ -55,7 +55,8 @@ class Device {
 
   // Allocates the graph's tensors; results stay valid until the next call.
   Result<void> allocate(ggml_cgraph* graph);
-  // Runs an allocated graph, `custom_operations` of whose work lie in custom nodes, on fewer threads than threads() if it is small: results do not depend on their number. A cancelled token stops it within one node and gives error `interrupted`.
+  // Runs an allocated graph, `custom_operations` of whose work lie in custom nodes, on fewer threads than threads() if it is small: results
+  // do not depend on their number. A cancelled token stops it within one node and gives error `interrupted`.
   Result<void> run(ggml_cgraph* graph, double custom_operations, const CancelToken* cancel);
 
  private:

@@ -35,7 +35,8 @@ ggml_tensor* Graph::name(const std::string& name, ggml_tensor* tensor) {
   ggml_set_name(tensor, name.c_str());
   if (device_.observer()) {
     if (!ggml_is_contiguous(tensor) || tensor->type != GGML_TYPE_F32) {
-      ggml_tensor* copy = tensor->type == GGML_TYPE_F32 ? ggml_cont(context_.get(), tensor) : ggml_cast(context_.get(), tensor, GGML_TYPE_F32);
+      ggml_tensor* copy =
+          tensor->type == GGML_TYPE_F32 ? ggml_cont(context_.get(), tensor) : ggml_cast(context_.get(), tensor, GGML_TYPE_F32);
       ggml_set_output(copy);
       ggml_build_forward_expand(graph_, copy);
       observed_.emplace_back(scope_ + "." + name, copy);

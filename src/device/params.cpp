@@ -2,15 +2,15 @@
 
 #include "base/try.h"
 
-#include <algorithm>
-#include <cmath>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <algorithm>
+#include <cmath>
 
 namespace tritium {
 namespace {
 
-constexpr std::size_t kMaxParams = 8192;        // the largest part has about 1100 tensors
+constexpr std::size_t kMaxParams = 8192;  // the largest part has about 1100 tensors
 constexpr std::size_t kProblemsShown = 8;
 
 std::vector<std::uint16_t> to_bf16(std::span<const float> values) {
@@ -80,8 +80,10 @@ Result<std::vector<float>> ParamLoader::values_of(const Item& item) const {
   std::vector<float> values;
   for (const TensorInfo* source : item.sources) {
     TRITIUM_TRY_ASSIGN(std::vector<float> part, checkpoint_.read_f32(*source));
-    if (values.empty()) values = std::move(part);
-    else values.insert(values.end(), part.begin(), part.end());
+    if (values.empty())
+      values = std::move(part);
+    else
+      values.insert(values.end(), part.begin(), part.end());
   }
   return item.transform ? item.transform(std::move(values)) : std::move(values);
 }
@@ -104,9 +106,13 @@ Result<TensorPool> ParamLoader::load(Device& device, const CancelToken* cancel, 
     if (cancel != nullptr) TRITIUM_TRY(cancel->check("loading"));
     TRITIUM_TRY_ASSIGN(const std::vector<float> values, values_of(item));
     if (static_cast<std::int64_t>(values.size()) != ggml_nelements(item.tensor))
-      return Error{ErrorCode::failure, fmt::format("'{}' has {} values after conversion, expected {}", item.tensor->name, values.size(), ggml_nelements(item.tensor)), "", ""};
+      return Error{
+          ErrorCode::failure,
+          fmt::format("'{}' has {} values after conversion, expected {}", item.tensor->name, values.size(), ggml_nelements(item.tensor)),
+          "", ""};
     if (!all_finite(values))
-      return Error{ErrorCode::model, fmt::format("'{}' of the {} contains values that are not finite", item.tensor->name, what_), "", "the file is damaged: download it again"};
+      return Error{ErrorCode::model, fmt::format("'{}' of the {} contains values that are not finite", item.tensor->name, what_), "",
+                   "the file is damaged: download it again"};
     if (item.tensor->type == GGML_TYPE_BF16) {
       const std::vector<std::uint16_t> bits = to_bf16(values);
       ggml_backend_tensor_set(item.tensor, bits.data(), 0, bits.size() * sizeof(bits[0]));

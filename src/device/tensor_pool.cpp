@@ -24,8 +24,8 @@ Result<void> TensorPool::allocate(Device& device, const std::string& what) {
   buffer_.reset(ggml_backend_alloc_ctx_tensors(context_.get(), device.backend()));
   if (!buffer_)
     return Error{ErrorCode::does_not_fit,
-                 fmt::format("{} needs {} on device '{}', which could not be allocated ({} free)", what, format_bytes(bytes()), device.info().name,
-                             format_bytes(device.info().memory_free)),
+                 fmt::format("{} needs {} on device '{}', which could not be allocated ({} free)", what, format_bytes(bytes()),
+                             device.info().name, format_bytes(device.info().memory_free)),
                  "", "close other programs, choose another device or a smaller weight format"};
   ggml_backend_buffer_clear(buffer_.get(), 0);
   return {};
@@ -33,7 +33,8 @@ Result<void> TensorPool::allocate(Device& device, const std::string& what) {
 
 std::uint64_t TensorPool::bytes() const {
   std::uint64_t sum = 0;
-  for (ggml_tensor* t = ggml_get_first_tensor(context_.get()); t != nullptr; t = ggml_get_next_tensor(context_.get(), t)) sum += ggml_nbytes(t);
+  for (ggml_tensor* t = ggml_get_first_tensor(context_.get()); t != nullptr; t = ggml_get_next_tensor(context_.get(), t))
+    sum += ggml_nbytes(t);
   return sum;
 }
 

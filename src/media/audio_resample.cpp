@@ -2,9 +2,9 @@
 
 #include "base/try.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <cmath>
-#include <fmt/format.h>
 #include <numbers>
 #include <numeric>
 
@@ -46,7 +46,9 @@ AudioResampler::AudioResampler(std::int64_t source, std::int64_t target) : sourc
   }
 }
 
-std::int64_t AudioResampler::first_sample(std::int64_t index) const { return index / target_ * source_ + first_tap_[static_cast<std::size_t>(index % target_)]; }
+std::int64_t AudioResampler::first_sample(std::int64_t index) const {
+  return index / target_ * source_ + first_tap_[static_cast<std::size_t>(index % target_)];
+}
 
 void AudioResampler::push(std::span<const float> samples, std::vector<float>& out) {
   if (source_ == target_) {

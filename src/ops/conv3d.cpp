@@ -12,7 +12,8 @@ static_assert(kConv3dTaps == cpu::kConv3dTaps && kConv3dPast == cpu::kConv3dPast
 // Sources of the node: x, weight, bias and, if present, the frames before.
 void run_conv3d(ggml_tensor* dst, int thread, int threads, void* user_data) {
   const auto source = [dst](int i) { return dst->src[i] != nullptr ? static_cast<const float*>(dst->src[i]->data) : nullptr; };
-  static_cast<const cpu::Conv3d*>(user_data)->compute(thread, threads, {source(0), source(3), source(1), source(2), static_cast<float*>(dst->data)});
+  static_cast<const cpu::Conv3d*>(user_data)->compute(thread, threads,
+                                                      {source(0), source(3), source(1), source(2), static_cast<float*>(dst->data)});
 }
 
 // nullptr when this machine has no vectorised kernel.
@@ -59,14 +60,15 @@ ggml_tensor* frame_weight(Graph& graph, const Conv3d& layer, std::int64_t time_t
 
 // Output rows first .. first + count - 1 of a picture [width, height, channels, frames] that is already continued beyond its border.
 // Of the kernel's frames the last `time_taps` count; the first output frame begins at frame `start` of the picture.
-ggml_tensor* rows_of_conv3d(Graph& graph, const Conv3d& layer, ggml_tensor* picture, const cpu::Conv3dShape& shape, std::int64_t first, std::int64_t count,
-                            std::int64_t time_taps, std::int64_t start) {
+ggml_tensor* rows_of_conv3d(Graph& graph, const Conv3d& layer, ggml_tensor* picture, const cpu::Conv3dShape& shape, std::int64_t first,
+                            std::int64_t count, std::int64_t time_taps, std::int64_t start) {
   ggml_context* context = graph.context();
   const auto stride = static_cast<int>(shape.space_stride);
   ggml_tensor* rows = picture;
   if (count < shape.output_height())
     rows = ggml_cont(context, slices(graph, picture, 1, first * stride, (count - 1) * stride + cpu::kConv3dSize));
-  ggml_tensor* kernel = ggml_new_tensor_4d(context, GGML_TYPE_F32, cpu::kConv3dSize, cpu::kConv3dSize, shape.in, shape.out);  // only its shape is used
+  ggml_tensor* kernel =
+      ggml_new_tensor_4d(context, GGML_TYPE_F32, cpu::kConv3dSize, cpu::kConv3dSize, shape.in, shape.out);  // only its shape is used
   ggml_tensor* columns = ggml_im2col(context, kernel, rows, stride, stride, 0, 0, 1, 1, /*is_2D=*/true, GGML_TYPE_F32);
   ggml_tensor* sum = nullptr;
   for (std::int64_t tap = 0; tap < time_taps; ++tap) {
@@ -80,13 +82,16 @@ ggml_tensor* rows_of_conv3d(Graph& graph, const Conv3d& layer, ggml_tensor* pict
 }
 
 // By way of the unfolded input, so many rows at a time that it stays small.
-ggml_tensor* plain_conv3d(Graph& graph, const Conv3d& layer, ggml_tensor* x, ggml_tensor* before, const Conv3dStride& stride, std::int64_t max_columns) {
+ggml_tensor* plain_conv3d(Graph& graph, const Conv3d& layer, ggml_tensor* x, ggml_tensor* before, const Conv3dStride& stride,
+                          std::int64_t max_columns) {
   ggml_context* context = graph.context();
   const cpu::Conv3dShape shape{layer.in(), layer.out(), x->ne[1], x->ne[2], x->ne[3], stride.space, stride.time, stride.phase};
   // A single frame without frames in front meets only the last part of the kernel; otherwise the first frame needed is put at number 0.
   const bool alone = before == nullptr && shape.frames == 1;
-  if (before != nullptr) x = ggml_concat(context, before, x, 3);
-  else if (!alone) x = ggml_pad_ext(context, x, 0, 0, 0, 0, 0, 0, kConv3dPast, 0);
+  if (before != nullptr)
+    x = ggml_concat(context, before, x, 3);
+  else if (!alone)
+    x = ggml_pad_ext(context, x, 0, 0, 0, 0, 0, 0, kConv3dPast, 0);
   const std::int64_t time_taps = alone ? 1 : cpu::kConv3dSize, start = alone ? 0 : stride.phase;
   ggml_tensor* picture = ggml_cont(context, ggml_permute(context, x, 2, 0, 1, 3));  // [width, height, in, frames]
   picture = reflect(graph, reflect(graph, picture, 0, stride.space == 1), 1, stride.space == 1);
@@ -113,7 +118,8 @@ std::vector<float> conv3d_weights(std::span<const float> weights, std::int64_t i
   return result;
 }
 
-ggml_tensor* conv3d(Graph& graph, const Conv3d& layer, ggml_tensor* x, ggml_tensor* before, const Conv3dStride& stride, std::int64_t max_columns) {
+ggml_tensor* conv3d(Graph& graph, const Conv3d& layer, ggml_tensor* x, ggml_tensor* before, const Conv3dStride& stride,
+                    std::int64_t max_columns) {
   if (ggml_tensor* y = fast_conv3d(graph, layer, x, before, stride)) return y;
   return plain_conv3d(graph, layer, x, before, stride, max_columns);
 }

@@ -14,8 +14,8 @@ struct Conv3d {
   [[nodiscard]] std::int64_t out() const { return weight->ne[0]; }
 };
 
-inline constexpr std::int64_t kConv3dTaps = 27;   // order: time, y, x
-inline constexpr std::int64_t kConv3dPast = 2;    // frames in front of the current one that an output frame sees
+inline constexpr std::int64_t kConv3dTaps = 27;  // order: time, y, x
+inline constexpr std::int64_t kConv3dPast = 2;   // frames in front of the current one that an output frame sees
 
 // Rearranges weights [out, in, 3, 3, 3] (torch order, row-major) into [27, in, out].
 std::vector<float> conv3d_weights(std::span<const float> weights, std::int64_t in, std::int64_t out);

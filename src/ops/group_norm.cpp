@@ -21,8 +21,8 @@ void run_sums(ggml_tensor* dst, int thread, int threads, void* user_data) {
 // Sources of the node: x, the sums, weight, bias.
 void run_apply(ggml_tensor* dst, int thread, int threads, void* user_data) {
   const auto& task = *static_cast<const Task*>(user_data);
-  cpu::group_norm_apply(task.shape, floats(dst->src[0]), static_cast<const double*>(dst->src[1]->data), floats(dst->src[2]), floats(dst->src[3]),
-                        task.eps, static_cast<float*>(dst->data), thread, threads);
+  cpu::group_norm_apply(task.shape, floats(dst->src[0]), static_cast<const double*>(dst->src[1]->data), floats(dst->src[2]),
+                        floats(dst->src[3]), task.eps, static_cast<float*>(dst->data), thread, threads);
 }
 
 ggml_tensor* fast_group_norm(Graph& graph, ggml_tensor* x, ggml_tensor* weight, ggml_tensor* bias, int groups, float eps) {

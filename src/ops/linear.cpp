@@ -23,8 +23,8 @@ ggml_tensor* fast_product(Graph& graph, ggml_tensor* w, ggml_tensor* x, ggml_ten
   graph.add_work(2.0 * static_cast<double>(ggml_nrows(x)) * static_cast<double>(w->ne[1]) * static_cast<double>(w->ne[0]));
   const int tasks = std::min(kernel->tiles(), graph.device().threads());
   ggml_tensor* arguments[] = {x, w, bias};
-  return ggml_custom_4d(graph.context(), GGML_TYPE_F32, w->ne[1], x->ne[1], x->ne[2], x->ne[3], arguments, bias != nullptr ? 3 : 2, run_matmul,
-                        tasks, graph.keep(std::move(kernel)));
+  return ggml_custom_4d(graph.context(), GGML_TYPE_F32, w->ne[1], x->ne[1], x->ne[2], x->ne[3], arguments, bias != nullptr ? 3 : 2,
+                        run_matmul, tasks, graph.keep(std::move(kernel)));
 }
 
 }  // namespace

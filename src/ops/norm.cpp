@@ -6,7 +6,8 @@ namespace {
 // One chunk of the table spread to every row: [features, rows].
 ggml_tensor* rows_of_chunk(Graph& graph, const Modulation& modulation, int chunk) {
   ggml_tensor* table = modulation.table;
-  ggml_tensor* view = ggml_view_2d(graph.context(), table, table->ne[0], table->ne[2], table->nb[2], static_cast<std::size_t>(chunk) * table->nb[1]);
+  ggml_tensor* view =
+      ggml_view_2d(graph.context(), table, table->ne[0], table->ne[2], table->nb[2], static_cast<std::size_t>(chunk) * table->nb[1]);
   return ggml_get_rows(graph.context(), view, modulation.variant_of_row);
 }
 

@@ -6,7 +6,8 @@ std::vector<float> strided_weights(std::span<const float> weights, std::int64_t 
   std::vector<float> result(weights.size());
   for (std::int64_t row = 0; row < out * in; ++row)
     for (std::int64_t k = 0; k < 2 * stride; ++k)
-      result[static_cast<std::size_t>((row * stride + k % stride) * 2 + k / stride)] = weights[static_cast<std::size_t>(row * 2 * stride + k)];
+      result[static_cast<std::size_t>((row * stride + k % stride) * 2 + k / stride)] =
+          weights[static_cast<std::size_t>(row * 2 * stride + k)];
   return result;
 }
 

@@ -6,8 +6,8 @@
 #include "pipeline/vision_input.h"
 #include "sampler/noise.h"
 
-#include <algorithm>
 #include <fmt/format.h>
+#include <algorithm>
 
 namespace tritium {
 namespace {
@@ -23,11 +23,16 @@ Result<VisionSetup> vision_for(const Tokenizer& tokenizer, const ModelInfo& mode
   const VisionPads& pads = setup.config.pads;
   for (const auto& [token, id] : {std::pair("<|image_pad|>", pads.image), std::pair("<|video_pad|>", pads.video)})
     if (tokenizer.token_id(token) != id)
-      return Error{ErrorCode::model, fmt::format("'{}' is {} in the tokenizer and {} in the text encoder's config.json", token, tokenizer.token_id(token).value_or(-1), id), "model", "they belong to different models"};
+      return Error{ErrorCode::model,
+                   fmt::format("'{}' is {} in the tokenizer and {} in the text encoder's config.json", token,
+                               tokenizer.token_id(token).value_or(-1), id),
+                   "model", "they belong to different models"};
   return setup;
 }
 
-Result<PatchRows> image_patches(const Picture& picture, const VisionSetup& setup) { return prepare_image(picture, {setup.config.patch, setup.image}); }
+Result<PatchRows> image_patches(const Picture& picture, const VisionSetup& setup) {
+  return prepare_image(picture, {setup.config.patch, setup.image});
+}
 
 Result<PatchRows> video_patches(const std::vector<Picture>& frames, const VisionSetup& setup) {
   std::vector<PictureView> sampled;
@@ -60,7 +65,8 @@ Result<PromptInputs> prepare_references(const Tokenizer& tokenizer, const ModelI
   return out;
 }
 
-Result<VisionRows> encode_pictures(const VisionTower& tower, VisionModality modality, const std::vector<PatchRows>& pictures, const CancelToken* cancel) {
+Result<VisionRows> encode_pictures(const VisionTower& tower, VisionModality modality, const std::vector<PatchRows>& pictures,
+                                   const CancelToken* cancel) {
   VisionRows rows;
   for (const PatchRows& each : pictures) {
     TRITIUM_TRY_ASSIGN(const VisionRows one, tower.encode(modality, each.values, std::span(&each.grid, 1), cancel));
@@ -70,20 +76,26 @@ Result<VisionRows> encode_pictures(const VisionTower& tower, VisionModality moda
 }
 
 video_vae::FrameSource source_of(const std::vector<Picture>& frames) {
-  return {static_cast<int>(frames.size()), frames.front().height, frames.front().width, [&frames](int number, std::span<std::uint8_t> rgb) -> Result<void> {
-            std::copy(frames[static_cast<std::size_t>(number)].rgb.begin(), frames[static_cast<std::size_t>(number)].rgb.end(), rgb.begin());
+  return {static_cast<int>(frames.size()), frames.front().height, frames.front().width,
+          [&frames](int number, std::span<std::uint8_t> rgb) -> Result<void> {
+            std::copy(frames[static_cast<std::size_t>(number)].rgb.begin(), frames[static_cast<std::size_t>(number)].rgb.end(),
+                      rgb.begin());
             return {};
           }};
 }
 
-Result<std::vector<float>> rows_of(const TokenGrid& latents) { return patchify_video({latents.planes, latents.tokens, latents.height, latents.width}, latents.values); }
+Result<std::vector<float>> rows_of(const TokenGrid& latents) {
+  return patchify_video({latents.planes, latents.tokens, latents.height, latents.width}, latents.values);
+}
 
 int sound_latents(const InputSound& sound, int samples_per_latent) {
-  return static_cast<int>((sound.left.size() + static_cast<std::size_t>(samples_per_latent) - 1) / static_cast<std::size_t>(samples_per_latent));
+  return static_cast<int>((sound.left.size() + static_cast<std::size_t>(samples_per_latent) - 1) /
+                          static_cast<std::size_t>(samples_per_latent));
 }
 
 // Condition rows of the visual part: clean latents, then the noise that belongs to them all.
-Result<void> mix_anchors(const std::vector<std::vector<float>>& clean, std::span<const VideoLatentShape> shapes, const Plan& plan, DitRows& rows) {
+Result<void> mix_anchors(const std::vector<std::vector<float>>& clean, std::span<const VideoLatentShape> shapes, const Plan& plan,
+                         DitRows& rows) {
   std::vector<float> joined;
   for (const auto& part : clean) joined.insert(joined.end(), part.begin(), part.end());
   TRITIUM_TRY_ASSIGN(const NoiseMode mode, noise_mode_from_name(plan.noise));
@@ -92,7 +104,8 @@ Result<void> mix_anchors(const std::vector<std::vector<float>>& clean, std::span
   return {};
 }
 
-Result<void> encode_keyframes(const Parts& parts, const Inputs& inputs, const Plan& plan, Conditioning& c, const CancelToken* cancel, const Step& progress) {
+Result<void> encode_keyframes(const Parts& parts, const Inputs& inputs, const Plan& plan, Conditioning& c, const CancelToken* cancel,
+                              const Step& progress) {
   std::vector<std::vector<float>> clean;
   std::vector<VideoLatentShape> shapes;
   for (std::size_t i = 0; i < inputs.keyframes.size(); ++i) {
@@ -117,9 +130,11 @@ Result<void> encode_references(const Parts& parts, const ModelInfo& model, const
   int done = 0;
   for (const InputReference& given : inputs.references) {
     if (given.kind != Kind::audio) {
-      TRITIUM_TRY_ASSIGN(const TokenGrid latents,
-                         given.kind == Kind::image ? parts.video_encoder().encode_image(given.frames.front(), Posterior::sampled, cancel)
-                                                   : parts.video_encoder().encode_video(source_of(given.frames), video_vae::FrameRule::reference, Posterior::sampled, cancel));
+      TRITIUM_TRY_ASSIGN(
+          const TokenGrid latents,
+          given.kind == Kind::image
+              ? parts.video_encoder().encode_image(given.frames.front(), Posterior::sampled, cancel)
+              : parts.video_encoder().encode_video(source_of(given.frames), video_vae::FrameRule::reference, Posterior::sampled, cancel));
       TRITIUM_TRY_ASSIGN(std::vector<float> rows, rows_of(latents));
       clean.push_back(std::move(rows));
       shapes.push_back({latents.planes, latents.tokens, latents.height, latents.width});
@@ -136,7 +151,8 @@ Result<void> encode_references(const Parts& parts, const ModelInfo& model, const
 }
 
 // The clip's sound at exactly the plan's number of latents; what is missing repeats the last latent and will be regenerated.
-Result<std::vector<float>> clip_sound(const Parts& parts, const Inputs& inputs, const ModelInfo& model, const Plan& plan, const CancelToken* cancel) {
+Result<std::vector<float>> clip_sound(const Parts& parts, const Inputs& inputs, const ModelInfo& model, const Plan& plan,
+                                      const CancelToken* cancel) {
   InputSound sound = inputs.sound;
   const auto samples = static_cast<std::size_t>(plan.samples);
   if (sound.left.size() > samples) {
@@ -144,27 +160,30 @@ Result<std::vector<float>> clip_sound(const Parts& parts, const Inputs& inputs, 
     sound.right.resize(samples);
   }
   TRITIUM_TRY_ASSIGN(const std::vector<float> latents, encode_sound(parts, sound, cancel));
-  const auto have = static_cast<std::size_t>(sound_latents(sound, model.audio_vae_config.samples_per_latent())), want = static_cast<std::size_t>(plan.audio_latents);
+  const auto have = static_cast<std::size_t>(sound_latents(sound, model.audio_vae_config.samples_per_latent())),
+             want = static_cast<std::size_t>(plan.audio_latents);
   std::vector<float> out;
   for (std::size_t row = 0; row < latents.size() / have; ++row)
     for (std::size_t i = 0; i < want; ++i) out.push_back(latents[row * have + std::min(i, have - 1)]);
   return out;
 }
 
-Result<void> encode_clip(const Parts& parts, const ModelInfo& model, const Inputs& inputs, const Request& request, const Plan& plan, Conditioning& c,
-                         const CancelToken* cancel, const Step& progress) {
+Result<void> encode_clip(const Parts& parts, const ModelInfo& model, const Inputs& inputs, const Request& request, const Plan& plan,
+                         Conditioning& c, const CancelToken* cancel, const Step& progress) {
   const ClipLength length{plan.frames, plan.latent_frames, plan.audio_latents};
   if (!inputs.clip.empty()) {
     std::vector<FrameRegion> regions;
     for (const auto& [begin, end] : request.retake.frames) regions.push_back({begin, end});
     TRITIUM_TRY_ASSIGN(c.masks.video, video_retake_mask(regions, length, std::min(inputs.clip_frames, plan.frames)));
-    TRITIUM_TRY_ASSIGN(TokenGrid latents, parts.video_encoder().encode_video(source_of(inputs.clip), video_vae::FrameRule::every_frame, Posterior::mean, cancel, progress));
+    TRITIUM_TRY_ASSIGN(TokenGrid latents, parts.video_encoder().encode_video(source_of(inputs.clip), video_vae::FrameRule::every_frame,
+                                                                             Posterior::mean, cancel, progress));
     c.clean.video = std::move(latents.values);
   }
   if (inputs.mode == Mode::sound_for_video) return {};  // all of the sound is new
   if (inputs.sound.empty()) {
     if (request.retake.seconds.empty()) return {};  // nothing to keep: the sound is generated
-    return Error{ErrorCode::usage, fmt::format("'{}' has no sound of which a part could be kept", request.retake.video.string()), "retake_seconds", "leave --retake-seconds out: sound is made for the whole clip"};
+    return Error{ErrorCode::usage, fmt::format("'{}' has no sound of which a part could be kept", request.retake.video.string()),
+                 "retake_seconds", "leave --retake-seconds out: sound is made for the whole clip"};
   }
   std::vector<SecondsRegion> regions;
   for (const auto& [begin, end] : request.retake.seconds) regions.push_back({begin, end});
@@ -207,7 +226,9 @@ ConditionShapes condition_shapes(const Inputs& inputs, const ModelInfo& model) {
   const int channels = model.video_vae_config.latent_channels;
   for (const InputReference& given : inputs.references) {
     Reference reference;
-    reference.kind = given.kind == Kind::image ? ReferenceKind::image : given.kind == Kind::video ? ReferenceKind::video : ReferenceKind::audio;
+    reference.kind = given.kind == Kind::image   ? ReferenceKind::image
+                     : given.kind == Kind::video ? ReferenceKind::video
+                                                 : ReferenceKind::audio;
     if (given.kind != Kind::audio) {
       const int tokens = given.kind == Kind::image ? 1 : video_latents_of(align_frames_down(static_cast<int>(given.frames.size())));
       reference.visual = {channels, tokens, given.frames.front().height / kPixelsPerLatent, given.frames.front().width / kPixelsPerLatent};
@@ -220,7 +241,8 @@ ConditionShapes condition_shapes(const Inputs& inputs, const ModelInfo& model) {
   return out;
 }
 
-Result<void> encode_prompt(const Parts& parts, const PromptInputs& prompt, Conditioning& c, const CancelToken* cancel, const Step& progress) {
+Result<void> encode_prompt(const Parts& parts, const PromptInputs& prompt, Conditioning& c, const CancelToken* cancel,
+                           const Step& progress) {
   const Presentation& p = prompt.presentation;
   for (const std::int32_t tag : p.tags) c.text_tags.push_back(tag == 0 ? Modality::video : Modality::text);
   if (prompt.images.empty() && prompt.videos.empty()) {
@@ -233,8 +255,8 @@ Result<void> encode_prompt(const Parts& parts, const PromptInputs& prompt, Condi
   return {};
 }
 
-Result<void> encode_inputs(const Parts& parts, const ModelInfo& model, const Inputs& inputs, const Request& request, const Plan& plan, Conditioning& c,
-                           const CancelToken* cancel, const Step& progress) {
+Result<void> encode_inputs(const Parts& parts, const ModelInfo& model, const Inputs& inputs, const Request& request, const Plan& plan,
+                           Conditioning& c, const CancelToken* cancel, const Step& progress) {
   c.shapes = condition_shapes(inputs, model);
   if (!inputs.keyframes.empty()) return encode_keyframes(parts, inputs, plan, c, cancel, progress);
   if (!inputs.references.empty()) return encode_references(parts, model, inputs, plan, c, cancel, progress);

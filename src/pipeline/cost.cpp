@@ -18,14 +18,18 @@ double attention_flops(std::int64_t rows, std::int64_t width) {
   return 4.0 * static_cast<double>(rows) * static_cast<double>(rows) * static_cast<double>(width);
 }
 
-std::uint64_t score_bytes(std::int64_t rows, std::int64_t heads) { return std::min(kScoreBytes, 2 * kFloat * u(rows) * u(rows) * u(heads)); }
+std::uint64_t score_bytes(std::int64_t rows, std::int64_t heads) {
+  return std::min(kScoreBytes, 2 * kFloat * u(rows) * u(rows) * u(heads));
+}
 
 }  // namespace
 
 StageCost text_cost(const TextConfig& c, std::int64_t tokens) {
-  const double weights = static_cast<double>(c.hidden) * static_cast<double>(2 * c.heads * c.head_dim + 2 * c.kv_heads * c.head_dim + 3 * c.ffn);
+  const double weights =
+      static_cast<double>(c.hidden) * static_cast<double>(2 * c.heads * c.head_dim + 2 * c.kv_heads * c.head_dim + 3 * c.ffn);
   StageCost cost;
-  cost.flops = static_cast<double>(c.layers) * (2.0 * static_cast<double>(tokens) * weights + attention_flops(tokens, c.heads * c.head_dim));
+  cost.flops =
+      static_cast<double>(c.layers) * (2.0 * static_cast<double>(tokens) * weights + attention_flops(tokens, c.heads * c.head_dim));
   cost.working_bytes = kFloat * u(tokens) * u(3 * c.hidden + 4 * c.heads * c.head_dim + 3 * c.ffn) + score_bytes(tokens, c.heads);
   return cost;
 }
@@ -34,11 +38,15 @@ StageCost denoise_cost(const DitConfig& c, std::int64_t rows, std::int64_t text_
   const double block = static_cast<double>(c.hidden) * static_cast<double>(4 * c.inner() + 3 * c.ffn);
   const double modulation = static_cast<double>(c.time_dim) * static_cast<double>(18 * c.hidden);
   StageCost cost;
-  cost.flops = static_cast<double>(steps) * static_cast<double>(c.layers) * (2.0 * static_cast<double>(rows) * block + attention_flops(rows, c.inner()));
-  cost.flops += static_cast<double>(steps) * 2.0 * static_cast<double>(targets) * static_cast<double>(c.hidden) * static_cast<double>(c.video_features);
-  cost.flops += static_cast<double>(c.refiner_layers) * (2.0 * static_cast<double>(text_rows) * block + attention_flops(text_rows, c.inner()));
+  cost.flops = static_cast<double>(steps) * static_cast<double>(c.layers) *
+               (2.0 * static_cast<double>(rows) * block + attention_flops(rows, c.inner()));
+  cost.flops += static_cast<double>(steps) * 2.0 * static_cast<double>(targets) * static_cast<double>(c.hidden) *
+                static_cast<double>(c.video_features);
+  cost.flops +=
+      static_cast<double>(c.refiner_layers) * (2.0 * static_cast<double>(text_rows) * block + attention_flops(text_rows, c.inner()));
   cost.flops += 2.0 * 2.0 * static_cast<double>(steps) * static_cast<double>(c.layers) * modulation;  // two distinct times a step
-  const std::uint64_t tables = std::min<std::uint64_t>(std::uint64_t{1} << 30, kFloat * 2 * u(steps) * u(c.hidden) * (18 * u(c.layers) + 2));
+  const std::uint64_t tables =
+      std::min<std::uint64_t>(std::uint64_t{1} << 30, kFloat * 2 * u(steps) * u(c.hidden) * (18 * u(c.layers) + 2));
   cost.working_bytes = kFloat * u(rows) * u(8 * c.hidden + 7 * c.inner()) + kFloat * std::min<std::uint64_t>(u(rows), 4096) * u(3 * c.ffn) +
                        score_bytes(rows, c.heads) + tables;
   return cost;
@@ -47,14 +55,18 @@ StageCost denoise_cost(const DitConfig& c, std::int64_t rows, std::int64_t text_
 StageCost video_decode_cost(const video_vae::VideoVaeConfig& c, int latent_frames, int latent_height, int latent_width) {
   const auto temporal = video_vae::plan_decode(c.temporal(), latent_frames);
   const auto rows = c.tiles(latent_height), columns = c.tiles(latent_width);
-  const std::int64_t tile_tokens = std::int64_t{c.temporal().tokens_per_decode()} * (std::min(rows.tile, latent_height * c.spatial_ratio()) / c.spatial_ratio()) *
-                                       (std::min(columns.tile, latent_width * c.spatial_ratio()) / c.spatial_ratio()) + video_vae::kSuffixRows;
+  const std::int64_t tile_tokens = std::int64_t{c.temporal().tokens_per_decode()} *
+                                       (std::min(rows.tile, latent_height * c.spatial_ratio()) / c.spatial_ratio()) *
+                                       (std::min(columns.tile, latent_width * c.spatial_ratio()) / c.spatial_ratio()) +
+                                   video_vae::kSuffixRows;
   const std::int64_t hidden = c.hidden();
   const double per_token = static_cast<double>(hidden) * static_cast<double>(4 * hidden + 3 * video_vae::kFeedForwardFactor * hidden);
-  const double tile = static_cast<double>(c.layers) * (2.0 * static_cast<double>(tile_tokens) * per_token + attention_flops(tile_tokens, hidden)) +
-                      2.0 * static_cast<double>(tile_tokens) * static_cast<double>(hidden) * static_cast<double>(c.patch_features());
+  const double tile =
+      static_cast<double>(c.layers) * (2.0 * static_cast<double>(tile_tokens) * per_token + attention_flops(tile_tokens, hidden)) +
+      2.0 * static_cast<double>(tile_tokens) * static_cast<double>(hidden) * static_cast<double>(c.patch_features());
   StageCost cost;
-  cost.flops = tile * static_cast<double>(temporal.clips) * static_cast<double>(rows.starts.size()) * static_cast<double>(columns.starts.size());
+  cost.flops =
+      tile * static_cast<double>(temporal.clips) * static_cast<double>(rows.starts.size()) * static_cast<double>(columns.starts.size());
   cost.working_bytes = kFloat * u(tile_tokens) * u(12 * hidden + 3 * 2 * video_vae::kFeedForwardFactor * hidden + c.patch_features()) +
                        score_bytes(tile_tokens, c.heads) + video_vae::VideoDecoder::frame_bytes(c, latent_height, latent_width);
   return cost;

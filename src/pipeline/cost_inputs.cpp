@@ -32,7 +32,8 @@ double video_encode_flops(const video_vae::VideoVaeConfig& c, int height, int wi
 double vision_flops(const VisionConfig& c, const PatchGrid& grid) {
   const double per_patch = static_cast<double>(c.depth) * 2 * static_cast<double>(c.hidden) * static_cast<double>(4 * c.hidden + 2 * c.ffn);
   const double frame = static_cast<double>(grid.h * grid.w);
-  return static_cast<double>(grid.t) * (frame * per_patch + static_cast<double>(c.depth) * 4 * frame * frame * static_cast<double>(c.hidden));
+  return static_cast<double>(grid.t) *
+         (frame * per_patch + static_cast<double>(c.depth) * 4 * frame * frame * static_cast<double>(c.hidden));
 }
 
 }  // namespace
@@ -42,7 +43,8 @@ StageCost inputs_cost(const Inputs& inputs, const PromptInputs& prompt, const Mo
   const auto video = [&](const std::vector<Picture>& frames, bool moving) {
     const Picture& first = frames.front();
     cost.flops += video_encode_flops(model.video_vae_config, first.height, first.width, moving ? static_cast<int>(frames.size()) : 1);
-    cost.working_bytes = std::max(cost.working_bytes, video_vae::VideoEncoder::working_bytes(model.video_vae_config, first.height, first.width, moving));
+    cost.working_bytes =
+        std::max(cost.working_bytes, video_vae::VideoEncoder::working_bytes(model.video_vae_config, first.height, first.width, moving));
   };
   for (const Picture& picture : inputs.keyframes) video({picture}, false);
   for (const InputReference& reference : inputs.references)

@@ -11,8 +11,8 @@
 #include "pipeline/stages.h"
 #include "pipeline/tensor_dump.h"
 
-#include <algorithm>
 #include <fmt/format.h>
+#include <algorithm>
 #include <random>
 
 namespace tritium {
@@ -21,7 +21,10 @@ namespace {
 class LocalEngine final : public Engine {
  public:
   LocalEngine(ModelInfo model, Tokenizer tokenizer, std::unique_ptr<Device> device, std::string compute)
-      : model_(std::move(model)), tokenizer_(std::move(tokenizer)), device_(std::move(device)), parts_(model_, *device_, std::move(compute)) {}
+      : model_(std::move(model)),
+        tokenizer_(std::move(tokenizer)),
+        device_(std::move(device)),
+        parts_(model_, *device_, std::move(compute)) {}
 
   Result<Plan> plan(const Request& request) override {
     TRITIUM_TRY_ASSIGN(const Job job, prepare(request, nullptr));
@@ -29,7 +32,8 @@ class LocalEngine final : public Engine {
   }
 
   using Engine::generate;
-  Result<Artifact> generate(const Request& request, const OutputOptions& output, const GenerateHooks& hooks, const CancelToken* cancel) override {
+  Result<Artifact> generate(const Request& request, const OutputOptions& output, const GenerateHooks& hooks,
+                            const CancelToken* cancel) override {
     TRITIUM_TRY_ASSIGN(const Job job, prepare(request, cancel));
     const Plan& plan = job.plan;
     if (hooks.plan) hooks.plan(plan);
@@ -39,9 +43,7 @@ class LocalEngine final : public Engine {
     const StepProgress step = [&tracker](int done, int of) { tracker.report(done, of); };
     tracker.begin("load");
     TRITIUM_TRY(parts_.load(parts_for(job.inputs), cancel, step));
-    if (fingerprints_.empty()) {
-      TRITIUM_TRY_ASSIGN(fingerprints_, weight_fingerprints(model_, cancel));
-    }
+    if (fingerprints_.empty()) { TRITIUM_TRY_ASSIGN(fingerprints_, weight_fingerprints(model_, cancel)); }
     Conditioning conditioning;
     if (job.inputs.mode != Mode::t2va) {
       tracker.begin("inputs");
@@ -138,7 +140,8 @@ class LocalEngine final : public Engine {
     constexpr double kOperationsPerSecond = 2e10, kBytesPerSecond = 5e8, kPixelsPerSecond = 2e7;
     std::uint64_t to_load = 0;
     for (const StagePlan& stage : plan.stages) to_load += stage.weight_bytes;
-    std::vector<ProgressTracker::Stage> out{{"load", 0.01 + static_cast<double>(to_load - std::min(to_load, parts_.loaded_bytes())) / kBytesPerSecond}};
+    std::vector<ProgressTracker::Stage> out{
+        {"load", 0.01 + static_cast<double>(to_load - std::min(to_load, parts_.loaded_bytes())) / kBytesPerSecond}};
     for (const StagePlan& stage : plan.stages) out.push_back({stage.name, 0.01 + stage.flops / kOperationsPerSecond});
     out.push_back({"write", 0.01 + static_cast<double>(plan.width) * plan.height * plan.frames / kPixelsPerSecond});
     return out;
@@ -157,7 +160,9 @@ Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& options) {
   TRITIUM_TRY_ASSIGN(ModelInfo model, open_model(options.model));
   TRITIUM_TRY_ASSIGN(Tokenizer tokenizer, Tokenizer::load(model.tokenizer()));
   if (tokenizer.vocab_size() > model.text_config.vocabulary)
-    return Error{ErrorCode::model, fmt::format("the tokenizer has {} ids, the text encoder {} rows", tokenizer.vocab_size(), model.text_config.vocabulary), "model", "they belong to different models"};
+    return Error{ErrorCode::model,
+                 fmt::format("the tokenizer has {} ids, the text encoder {} rows", tokenizer.vocab_size(), model.text_config.vocabulary),
+                 "model", "they belong to different models"};
   TRITIUM_TRY(stage_weights(model, options.compute));
   TRITIUM_TRY_ASSIGN(auto device, Device::open(options.device, options.threads));
   if (!options.dump_tensors.empty()) {

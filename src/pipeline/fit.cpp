@@ -11,11 +11,15 @@ namespace {
 
 // The part of `source` that starts at (left, top) and has the canvas's size; outside the source it is black.
 Picture cut_out(const Picture& source, int left, int top, Size canvas) {
-  Picture out{canvas.width, canvas.height, std::vector<std::uint8_t>(static_cast<std::size_t>(canvas.width) * static_cast<std::size_t>(canvas.height) * 3, 0)};
+  Picture out{canvas.width, canvas.height,
+              std::vector<std::uint8_t>(static_cast<std::size_t>(canvas.width) * static_cast<std::size_t>(canvas.height) * 3, 0)};
   const int first_x = std::max(0, -left), last_x = std::min(canvas.width, source.width - left);
   for (int y = std::max(0, -top); y < std::min(canvas.height, source.height - top) && first_x < last_x; ++y) {
-    const auto row = [](const Picture& p, int x, int line) { return static_cast<std::ptrdiff_t>((static_cast<std::int64_t>(line) * p.width + x) * 3); };
-    std::copy_n(source.rgb.begin() + row(source, left + first_x, top + y), static_cast<std::ptrdiff_t>(last_x - first_x) * 3, out.rgb.begin() + row(out, first_x, y));
+    const auto row = [](const Picture& p, int x, int line) {
+      return static_cast<std::ptrdiff_t>((static_cast<std::int64_t>(line) * p.width + x) * 3);
+    };
+    std::copy_n(source.rgb.begin() + row(source, left + first_x, top + y), static_cast<std::ptrdiff_t>(last_x - first_x) * 3,
+                out.rgb.begin() + row(out, first_x, y));
   }
   return out;
 }

@@ -11,9 +11,9 @@
 #include "pipeline/fit.h"
 #include "pipeline/shape.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <cmath>
-#include <fmt/format.h>
 
 namespace tritium {
 namespace {
@@ -35,7 +35,8 @@ Result<InputSound> read_sound(const std::filesystem::path& file, double max_seco
 }
 
 // The given clip, every picture brought to the canvas as it is read.
-Result<void> open_clip(const std::filesystem::path& file, const Request& request, const ModelDefaults& defaults, Inputs& inputs, const CancelToken* cancel) {
+Result<void> open_clip(const std::filesystem::path& file, const Request& request, const ModelDefaults& defaults, Inputs& inputs,
+                       const CancelToken* cancel) {
   std::optional<Size> canvas;
   VideoOptions options;
   options.min_seconds = kMinClipSeconds;
@@ -57,9 +58,7 @@ Result<void> open_clip(const std::filesystem::path& file, const Request& request
   TRITIUM_TRY_ASSIGN(const VideoInput video, load_video(file, options, sink));
   inputs.clip_frames = static_cast<int>(inputs.clip.size());
   inputs.frames = inputs.clip_frames;
-  if (video.sound) {
-    TRITIUM_TRY_ASSIGN(inputs.sound, to_model_rate(*video.sound));
-  }
+  if (video.sound) { TRITIUM_TRY_ASSIGN(inputs.sound, to_model_rate(*video.sound)); }
   return {};
 }
 
@@ -83,8 +82,11 @@ Result<Size> video_size(Size display, bool official) {
 Result<InputReference> read_image(const ReferenceInput& given, const Plan& plan, bool official) {
   InputReference out{given.kind, {}, {}};
   TRITIUM_TRY_ASSIGN(const Picture picture, load_picture(given.file));
-  const auto size = reference_image_size(picture.width, picture.height, official ? ReferenceFit::short_edge : ReferenceFit::match, {plan.width, plan.height});
-  if (!size.ok()) return Error{size.error().code, fmt::format("'{}': {}", given.file.string(), size.error().message), size.error().field, size.error().hint};
+  const auto size = reference_image_size(picture.width, picture.height, official ? ReferenceFit::short_edge : ReferenceFit::match,
+                                         {plan.width, plan.height});
+  if (!size.ok())
+    return Error{size.error().code, fmt::format("'{}': {}", given.file.string(), size.error().message), size.error().field,
+                 size.error().hint};
   TRITIUM_TRY_ASSIGN(Picture scaled, resample(picture, size->width, size->height, ResampleFilter::lanczos));
   out.frames.push_back(std::move(scaled));
   return out;
@@ -115,7 +117,8 @@ Result<InputReference> read_video(const ReferenceInput& given, const Plan& plan,
 Result<void> read_references(const Request& request, const Plan& plan, Inputs& inputs, const CancelToken* cancel) {
   using Kind = ReferenceInput::Kind;
   const auto count = [&](Kind kind) {
-    return static_cast<int>(std::count_if(request.references.begin(), request.references.end(), [kind](const ReferenceInput& r) { return r.kind == kind; }));
+    return static_cast<int>(
+        std::count_if(request.references.begin(), request.references.end(), [kind](const ReferenceInput& r) { return r.kind == kind; }));
   };
   TRITIUM_TRY(check_reference_counts({count(Kind::image), count(Kind::video), count(Kind::audio)}));
   std::vector<int> video_frames;
@@ -125,8 +128,9 @@ Result<void> read_references(const Request& request, const Plan& plan, Inputs& i
       inputs.references.push_back({given.kind, {}, std::move(sound)});
       continue;
     }
-    TRITIUM_TRY_ASSIGN(InputReference reference, given.kind == Kind::image ? read_image(given, plan, request.official_reference_size)
-                                                                            : read_video(given, plan, request.official_reference_size, cancel));
+    TRITIUM_TRY_ASSIGN(InputReference reference, given.kind == Kind::image
+                                                     ? read_image(given, plan, request.official_reference_size)
+                                                     : read_video(given, plan, request.official_reference_size, cancel));
     if (given.kind == Kind::video) video_frames.push_back(static_cast<int>(reference.frames.size()));
     inputs.references.push_back(std::move(reference));
   }
@@ -140,13 +144,21 @@ Result<Inputs> open_inputs(const Request& request, Mode mode, const ModelDefault
   inputs.mode = mode;
   switch (mode) {
     case Mode::t2va:
-    case Mode::ref2va: break;
-    case Mode::fl2va: TRITIUM_TRY(open_keyframes(request, inputs)); break;
-    case Mode::retake: TRITIUM_TRY(open_clip(request.retake.video, request, defaults, inputs, cancel)); break;
-    case Mode::sound_for_video: TRITIUM_TRY(open_clip(request.sound_for, request, defaults, inputs, cancel)); break;
+    case Mode::ref2va:
+      break;
+    case Mode::fl2va:
+      TRITIUM_TRY(open_keyframes(request, inputs));
+      break;
+    case Mode::retake:
+      TRITIUM_TRY(open_clip(request.retake.video, request, defaults, inputs, cancel));
+      break;
+    case Mode::sound_for_video:
+      TRITIUM_TRY(open_clip(request.sound_for, request, defaults, inputs, cancel));
+      break;
     case Mode::video_for_sound: {
       TRITIUM_TRY_ASSIGN(inputs.sound, read_sound(request.video_for, static_cast<double>(kMaxFrames) / kFramesPerSecond, cancel));
-      inputs.frames = std::max(1, static_cast<int>(std::ceil(static_cast<double>(inputs.sound.left.size()) * kFramesPerSecond / kSampleRate)));
+      inputs.frames =
+          std::max(1, static_cast<int>(std::ceil(static_cast<double>(inputs.sound.left.size()) * kFramesPerSecond / kSampleRate)));
       break;
     }
   }

@@ -27,7 +27,8 @@ bool is_there(const fs::path& path) {
 
 // The partition's folder inside what the user named.
 Result<fs::path> find_partition(const fs::path& folder) {
-  if (!is_folder(folder)) return bad(fmt::format("the model folder '{}' does not exist", folder.string()), "give the folder that holds FL2VA/ with -m DIR");
+  if (!is_folder(folder))
+    return bad(fmt::format("the model folder '{}' does not exist", folder.string()), "give the folder that holds FL2VA/ with -m DIR");
   if (is_folder(folder / "transformer")) return folder;
   if (is_folder(folder / "FL2VA" / "transformer")) return folder / "FL2VA";
   if (is_folder(folder / "Ref2VA" / "transformer")) return folder / "Ref2VA";
@@ -56,12 +57,11 @@ Result<void> read_index(const fs::path& root, ModelInfo& info) {
         info.defaults.video_shift = shifts.value("video", info.defaults.video_shift);
         info.defaults.audio_shift = shifts.value("audio", info.defaults.audio_shift);
       }
-    } catch (const json::exception& e) {
-      return bad(fmt::format("'{}': {}", path.string(), e.what()));
-    }
+    } catch (const json::exception& e) { return bad(fmt::format("'{}': {}", path.string(), e.what())); }
   }
   if (partition != "fl2va" && partition != "ref2va")
-    return bad(fmt::format("cannot tell whether '{}' is the FL2VA or the Ref2VA model", root.string()), "name the folder FL2VA or Ref2VA, or add model_index.json");
+    return bad(fmt::format("cannot tell whether '{}' is the FL2VA or the Ref2VA model", root.string()),
+               "name the folder FL2VA or Ref2VA, or add model_index.json");
   info.partition = partition == "fl2va" ? Partition::fl2va : Partition::ref2va;
   return {};
 }
@@ -78,13 +78,20 @@ Result<void> read_defaults(const fs::path& root, ModelInfo& info) {
         info.name = value.get<std::string>();
       } else if (key == "defaults") {
         for (const auto& [field, number] : value.items()) {
-          int* target = field == "width" ? &d.width : field == "height" ? &d.height : field == "frames" ? &d.frames : field == "steps" ? &d.steps : nullptr;
+          int* target = field == "width"    ? &d.width
+                        : field == "height" ? &d.height
+                        : field == "frames" ? &d.frames
+                        : field == "steps"  ? &d.steps
+                                            : nullptr;
           if (target == nullptr) return bad(fmt::format("'{}': unknown key 'defaults.{}'", path.string(), field));
           *target = number.get<int>();
         }
       } else if (key == "trained") {
         for (const auto& [field, range] : value.items()) {
-          auto* target = field == "width" ? &d.trained_width : field == "height" ? &d.trained_height : field == "frames" ? &d.trained_frames : nullptr;
+          auto* target = field == "width"    ? &d.trained_width
+                         : field == "height" ? &d.trained_height
+                         : field == "frames" ? &d.trained_frames
+                                             : nullptr;
           if (target == nullptr) return bad(fmt::format("'{}': unknown key 'trained.{}'", path.string(), field));
           *target = range.get<std::array<int, 2>>();
         }
@@ -92,16 +99,15 @@ Result<void> read_defaults(const fs::path& root, ModelInfo& info) {
         return bad(fmt::format("'{}': unknown key '{}'", path.string(), key));
       }
     }
-  } catch (const json::exception& e) {
-    return bad(fmt::format("'{}': {}", path.string(), e.what()));
-  }
+  } catch (const json::exception& e) { return bad(fmt::format("'{}': {}", path.string(), e.what())); }
   return {};
 }
 
 Result<std::shared_ptr<const Checkpoint>> open_part(const fs::path& folder, const char* part) {
   if (!is_folder(folder)) return bad(fmt::format("the {} is missing: no folder '{}'", part, folder.string()));
   auto opened = Checkpoint::open(folder);
-  if (!opened.ok()) return Error{ErrorCode::model, fmt::format("{}: {}", part, opened.error().message), opened.error().field, opened.error().hint};
+  if (!opened.ok())
+    return Error{ErrorCode::model, fmt::format("{}: {}", part, opened.error().message), opened.error().field, opened.error().hint};
   return std::make_shared<const Checkpoint>(std::move(*opened));
 }
 
@@ -113,9 +119,11 @@ Result<void> check_fit(const ModelInfo& m) {
   if (m.text_config.hidden != m.dit_config.text_dim)
     return differ("the width of text rows", m.text_config.hidden, "text encoder", m.dit_config.text_dim, "diffusion transformer");
   if (m.video_vae_config.latent_channels * 4 != m.dit_config.video_features)
-    return differ("the number of video channels", m.video_vae_config.latent_channels, "video VAE", m.dit_config.video_features / 4, "diffusion transformer");
+    return differ("the number of video channels", m.video_vae_config.latent_channels, "video VAE", m.dit_config.video_features / 4,
+                  "diffusion transformer");
   if (m.audio_vae_config.latent_channels != m.dit_config.audio_features)
-    return differ("the number of audio channels", m.audio_vae_config.latent_channels, "audio VAE", m.dit_config.audio_features, "diffusion transformer");
+    return differ("the number of audio channels", m.audio_vae_config.latent_channels, "audio VAE", m.dit_config.audio_features,
+                  "diffusion transformer");
   return {};
 }
 
@@ -141,16 +149,15 @@ Result<ModelInfo> open_model(const fs::path& folder) {
   TRITIUM_TRY_ASSIGN(info.text_config, parse_text_config(text_json));
   const fs::path dit_json_path = info.root / "transformer" / "config.json";
   std::string dit_json;
-  if (is_there(dit_json_path)) {
-    TRITIUM_TRY_ASSIGN(dit_json, text_of("transformer/config.json"));
-  }
+  if (is_there(dit_json_path)) { TRITIUM_TRY_ASSIGN(dit_json, text_of("transformer/config.json")); }
   TRITIUM_TRY_ASSIGN(info.dit_layout, detect_dit_layout(*info.dit, !dit_json.empty()));
   TRITIUM_TRY_ASSIGN(info.dit_config, read_dit_config(*info.dit, info.dit_layout, dit_json));
   TRITIUM_TRY_ASSIGN(const std::string vae_json, text_of("video_vae/config.json"));
   TRITIUM_TRY_ASSIGN(const std::string vae_source_json, text_of("video_vae/source/config.json"));
   TRITIUM_TRY_ASSIGN(info.video_vae_config, video_vae::VideoVaeConfig::parse(vae_json, vae_source_json));
   auto audio_config = audio_vae::AudioVaeConfig::read(info.root / "audio_vae");
-  if (!audio_config.ok()) return Error{ErrorCode::model, audio_config.error().message, audio_config.error().field, audio_config.error().hint};
+  if (!audio_config.ok())
+    return Error{ErrorCode::model, audio_config.error().message, audio_config.error().field, audio_config.error().hint};
   info.audio_vae_config = std::move(*audio_config);
   TRITIUM_TRY(check_fit(info));
   return info;

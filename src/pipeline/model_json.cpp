@@ -21,15 +21,21 @@ std::map<std::string, std::uint64_t> bytes_by_dtype(const Checkpoint& checkpoint
 
 ordered_json part_json(const Checkpoint& checkpoint) {
   ordered_json files = ordered_json::array();
-  for (const SafetensorsFile& file : checkpoint.files()) files.push_back({{"path", file.path().string()}, {"bytes", file.file_bytes()}, {"metadata", file.header().metadata}});
-  return {{"tensors", checkpoint.names().size()}, {"bytes", checkpoint.tensor_bytes()}, {"dtypes", bytes_by_dtype(checkpoint)}, {"files", files}};
+  for (const SafetensorsFile& file : checkpoint.files())
+    files.push_back({{"path", file.path().string()}, {"bytes", file.file_bytes()}, {"metadata", file.header().metadata}});
+  return {{"tensors", checkpoint.names().size()},
+          {"bytes", checkpoint.tensor_bytes()},
+          {"dtypes", bytes_by_dtype(checkpoint)},
+          {"files", files}};
 }
 
 std::string part_text(const char* name, const Checkpoint& checkpoint, const std::string& dimensions) {
   std::string dtypes;
-  for (const auto& [dtype, bytes] : bytes_by_dtype(checkpoint)) dtypes += fmt::format("{}{} {}", dtypes.empty() ? "" : ", ", dtype, format_bytes(bytes));
-  return fmt::format("{:<22} {} tensors, {} in {} file{} ({})\n{:<22} {}\n", name, checkpoint.names().size(), format_bytes(checkpoint.tensor_bytes()),
-                     checkpoint.files().size(), checkpoint.files().size() == 1 ? "" : "s", dtypes, "", dimensions);
+  for (const auto& [dtype, bytes] : bytes_by_dtype(checkpoint))
+    dtypes += fmt::format("{}{} {}", dtypes.empty() ? "" : ", ", dtype, format_bytes(bytes));
+  return fmt::format("{:<22} {} tensors, {} in {} file{} ({})\n{:<22} {}\n", name, checkpoint.names().size(),
+                     format_bytes(checkpoint.tensor_bytes()), checkpoint.files().size(), checkpoint.files().size() == 1 ? "" : "s", dtypes,
+                     "", dimensions);
 }
 
 const char* partition_name(Partition partition) { return partition == Partition::fl2va ? "FL2VA" : "Ref2VA"; }
@@ -41,13 +47,22 @@ std::string describe_model_json(const ModelInfo& m) {
   ordered_json dit = part_json(*m.dit);
   dit["layout"] = layout_name(m.dit_layout);
   dit["variant"] = d.pruned() ? "pruned" : "full";
-  dit["config"] = {{"hidden", d.hidden}, {"layers", d.layers}, {"refiner_layers", d.refiner_layers}, {"heads", d.heads}, {"head_dim", d.head_dim}, {"ffn", d.ffn}, {"text_dim", d.text_dim}};
+  dit["config"] = {{"hidden", d.hidden},    {"layers", d.layers},     {"refiner_layers", d.refiner_layers},
+                   {"heads", d.heads},      {"head_dim", d.head_dim}, {"ffn", d.ffn},
+                   {"text_dim", d.text_dim}};
   ordered_json text = part_json(*m.text);
-  text["config"] = {{"hidden", m.text_config.hidden}, {"layers", m.text_config.layers}, {"heads", m.text_config.heads}, {"kv_heads", m.text_config.kv_heads}, {"vocabulary", m.text_config.vocabulary}};
+  text["config"] = {{"hidden", m.text_config.hidden},
+                    {"layers", m.text_config.layers},
+                    {"heads", m.text_config.heads},
+                    {"kv_heads", m.text_config.kv_heads},
+                    {"vocabulary", m.text_config.vocabulary}};
   ordered_json out{{"name", m.name}, {"root", m.root.string()}, {"family", "MiniMax-H3"}, {"partition", partition_name(m.partition)}};
-  out["defaults"] = {{"width", m.defaults.width}, {"height", m.defaults.height}, {"frames", m.defaults.frames}, {"steps", m.defaults.steps},
-                     {"video_shift", m.defaults.video_shift}, {"audio_shift", m.defaults.audio_shift}};
-  out["parts"] = {{"diffusion_transformer", dit}, {"text_encoder", text}, {"video_vae", part_json(*m.video_vae)}, {"audio_vae", part_json(*m.audio_vae)}};
+  out["defaults"] = {{"width", m.defaults.width}, {"height", m.defaults.height},           {"frames", m.defaults.frames},
+                     {"steps", m.defaults.steps}, {"video_shift", m.defaults.video_shift}, {"audio_shift", m.defaults.audio_shift}};
+  out["parts"] = {{"diffusion_transformer", dit},
+                  {"text_encoder", text},
+                  {"video_vae", part_json(*m.video_vae)},
+                  {"audio_vae", part_json(*m.audio_vae)}};
   return out.dump(2);
 }
 
@@ -55,11 +70,18 @@ std::string describe_model_text(const ModelInfo& m) {
   const DitConfig& d = m.dit_config;
   std::string out = fmt::format("{}: MiniMax-H3, {} ({})\n", m.name, partition_name(m.partition), m.root.string());
   out += part_text("diffusion transformer", *m.dit,
-                   fmt::format("{}, {}: {} layers, hidden {}, {}x{} heads, ffn {}", d.pruned() ? "pruned" : "full", layout_name(m.dit_layout), d.layers, d.hidden, d.heads, d.head_dim, d.ffn));
-  out += part_text("text encoder", *m.text, fmt::format("{} of its layers used, hidden {}, vocabulary {}", m.text_config.layers, m.text_config.hidden, m.text_config.vocabulary));
-  out += part_text("video VAE", *m.video_vae, fmt::format("decoder {} layers, hidden {}; tiles of {} pixels", m.video_vae_config.layers, m.video_vae_config.hidden(), m.video_vae_config.tile_size));
-  out += part_text("audio VAE", *m.audio_vae, fmt::format("decoder {} channels, {} Hz", m.audio_vae_config.decoder_dim, m.audio_vae_config.sampling_rate));
-  out += fmt::format("defaults: {}x{}, {} frames, {} steps, shifts {:g}/{:g}\n", m.defaults.width, m.defaults.height, m.defaults.frames, m.defaults.steps, m.defaults.video_shift, m.defaults.audio_shift);
+                   fmt::format("{}, {}: {} layers, hidden {}, {}x{} heads, ffn {}", d.pruned() ? "pruned" : "full",
+                               layout_name(m.dit_layout), d.layers, d.hidden, d.heads, d.head_dim, d.ffn));
+  out += part_text(
+      "text encoder", *m.text,
+      fmt::format("{} of its layers used, hidden {}, vocabulary {}", m.text_config.layers, m.text_config.hidden, m.text_config.vocabulary));
+  out += part_text("video VAE", *m.video_vae,
+                   fmt::format("decoder {} layers, hidden {}; tiles of {} pixels", m.video_vae_config.layers, m.video_vae_config.hidden(),
+                               m.video_vae_config.tile_size));
+  out += part_text("audio VAE", *m.audio_vae,
+                   fmt::format("decoder {} channels, {} Hz", m.audio_vae_config.decoder_dim, m.audio_vae_config.sampling_rate));
+  out += fmt::format("defaults: {}x{}, {} frames, {} steps, shifts {:g}/{:g}\n", m.defaults.width, m.defaults.height, m.defaults.frames,
+                     m.defaults.steps, m.defaults.video_shift, m.defaults.audio_shift);
   return out;
 }
 

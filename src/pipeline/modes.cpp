@@ -1,14 +1,16 @@
 #include "pipeline/modes.h"
 
+#include <fmt/format.h>
 #include <charconv>
 #include <cmath>
-#include <fmt/format.h>
 #include <vector>
 
 namespace tritium {
 namespace {
 
-Error usage(std::string field, std::string message, std::string hint = {}) { return Error{ErrorCode::usage, std::move(message), std::move(field), std::move(hint)}; }
+Error usage(std::string field, std::string message, std::string hint = {}) {
+  return Error{ErrorCode::usage, std::move(message), std::move(field), std::move(hint)};
+}
 
 // A whole positive number with nothing behind it.
 bool parse_positive(std::string_view text, double& out) {
@@ -20,12 +22,18 @@ bool parse_positive(std::string_view text, double& out) {
 
 const char* mode_name(Mode mode) {
   switch (mode) {
-    case Mode::t2va: return "t2va";
-    case Mode::fl2va: return "fl2va";
-    case Mode::ref2va: return "ref2va";
-    case Mode::retake: return "retake";
-    case Mode::sound_for_video: return "sound_for_video";
-    case Mode::video_for_sound: return "video_for_sound";
+    case Mode::t2va:
+      return "t2va";
+    case Mode::fl2va:
+      return "fl2va";
+    case Mode::ref2va:
+      return "ref2va";
+    case Mode::retake:
+      return "retake";
+    case Mode::sound_for_video:
+      return "sound_for_video";
+    case Mode::video_for_sound:
+      return "video_for_sound";
   }
   return "?";
 }
@@ -64,8 +72,10 @@ Result<void> check_partition(Mode mode, Partition partition) {
   if (partition == needed) return {};
   const char* name = needed == Partition::ref2va ? "Ref2VA" : "FL2VA";
   const char* other = needed == Partition::ref2va ? "FL2VA" : "Ref2VA";
-  return Error{ErrorCode::model, fmt::format("this is the {} model; {} the {} model", other, needed == Partition::ref2va ? "references need" : "this request needs", name), "model",
-               fmt::format("name the {} folder with -m", name)};
+  return Error{ErrorCode::model,
+               fmt::format("this is the {} model; {} the {} model", other,
+                           needed == Partition::ref2va ? "references need" : "this request needs", name),
+               "model", fmt::format("name the {} folder with -m", name)};
 }
 
 Result<double> parse_aspect(const std::string& text) {

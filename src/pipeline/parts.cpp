@@ -2,8 +2,8 @@
 
 #include "base/try.h"
 
-#include <algorithm>
 #include <fmt/format.h>
+#include <algorithm>
 
 namespace tritium {
 namespace {
@@ -14,16 +14,22 @@ constexpr std::uint64_t kAutoFloatBytes = std::uint64_t{1} << 30;
 // Parts that the official programs run in float32 have no precision to choose.
 Result<std::uint64_t> bytes_of(const ModelInfo& m, Part part, MatrixPrecision precision) {
   switch (part) {
-    case Part::text: return TextModel::weight_bytes(*m.text, m.text_config, precision);
-    case Part::dit: return dit_weight_bytes(*m.dit, m.dit_layout, m.dit_config, precision);
-    case Part::video_decoder: return video_vae::VideoDecoder::check(*m.video_vae, m.video_vae_config, precision);
-    case Part::audio_decoder: return audio_vae::AudioDecoder::check(*m.audio_vae, m.audio_vae_config);
+    case Part::text:
+      return TextModel::weight_bytes(*m.text, m.text_config, precision);
+    case Part::dit:
+      return dit_weight_bytes(*m.dit, m.dit_layout, m.dit_config, precision);
+    case Part::video_decoder:
+      return video_vae::VideoDecoder::check(*m.video_vae, m.video_vae_config, precision);
+    case Part::audio_decoder:
+      return audio_vae::AudioDecoder::check(*m.audio_vae, m.audio_vae_config);
     case Part::vision: {
       TRITIUM_TRY_ASSIGN(const VisionSetup setup, read_vision_setup(m));
       return VisionTower::weight_bytes(*m.text, setup.config, precision);
     }
-    case Part::video_encoder: return video_vae::VideoEncoder::check(*m.video_vae, m.video_vae_config);
-    case Part::audio_encoder: return audio_vae::AudioEncoder::check(*m.audio_vae, m.audio_vae_config);
+    case Part::video_encoder:
+      return video_vae::VideoEncoder::check(*m.video_vae, m.video_vae_config);
+    case Part::audio_encoder:
+      return audio_vae::AudioEncoder::check(*m.audio_vae, m.audio_vae_config);
   }
   return Error{ErrorCode::failure, "unknown part", "", ""};
 }
@@ -71,13 +77,20 @@ Result<PlanInputs::Weights> Parts::weights(Part part) const {
 
 bool Parts::loaded(Part part) const {
   switch (part) {
-    case Part::text: return text_ != nullptr;
-    case Part::dit: return dit_ != nullptr;
-    case Part::video_decoder: return video_decoder_ != nullptr;
-    case Part::audio_decoder: return audio_decoder_ != nullptr;
-    case Part::vision: return vision_ != nullptr;
-    case Part::video_encoder: return video_encoder_ != nullptr;
-    case Part::audio_encoder: return audio_encoder_ != nullptr;
+    case Part::text:
+      return text_ != nullptr;
+    case Part::dit:
+      return dit_ != nullptr;
+    case Part::video_decoder:
+      return video_decoder_ != nullptr;
+    case Part::audio_decoder:
+      return audio_decoder_ != nullptr;
+    case Part::vision:
+      return vision_ != nullptr;
+    case Part::video_encoder:
+      return video_encoder_ != nullptr;
+    case Part::audio_encoder:
+      return audio_encoder_ != nullptr;
   }
   return false;
 }
@@ -109,19 +122,24 @@ Result<void> Parts::load(std::span<const Part> parts, const CancelToken* cancel,
 Result<void> Parts::load_one(Part part, MatrixPrecision precision, const CancelToken* cancel, const LoadProgress& progress) {
   const ModelInfo& m = model_;
   switch (part) {
-    case Part::text: return keep(text_, TextModel::load(device_, m.text, m.text_config, precision, cancel, progress));
+    case Part::text:
+      return keep(text_, TextModel::load(device_, m.text, m.text_config, precision, cancel, progress));
     case Part::dit: {
       TRITIUM_TRY_ASSIGN(dit_, Dit::load(device_, *m.dit, m.dit_layout, m.dit_config, precision, cancel, progress));
       return {};
     }
-    case Part::video_decoder: return keep(video_decoder_, video_vae::VideoDecoder::load(device_, *m.video_vae, m.video_vae_config, precision, cancel, progress));
-    case Part::audio_decoder: return keep(audio_decoder_, audio_vae::AudioDecoder::load(device_, *m.audio_vae, m.audio_vae_config, cancel, progress));
+    case Part::video_decoder:
+      return keep(video_decoder_, video_vae::VideoDecoder::load(device_, *m.video_vae, m.video_vae_config, precision, cancel, progress));
+    case Part::audio_decoder:
+      return keep(audio_decoder_, audio_vae::AudioDecoder::load(device_, *m.audio_vae, m.audio_vae_config, cancel, progress));
     case Part::vision: {
       TRITIUM_TRY_ASSIGN(const VisionSetup setup, read_vision_setup(m));
       return keep(vision_, VisionTower::load(device_, *m.text, setup.config, precision, cancel, progress));
     }
-    case Part::video_encoder: return keep(video_encoder_, video_vae::VideoEncoder::load(device_, *m.video_vae, m.video_vae_config, cancel, progress));
-    case Part::audio_encoder: return keep(audio_encoder_, audio_vae::AudioEncoder::load(device_, *m.audio_vae, m.audio_vae_config, cancel, progress));
+    case Part::video_encoder:
+      return keep(video_encoder_, video_vae::VideoEncoder::load(device_, *m.video_vae, m.video_vae_config, cancel, progress));
+    case Part::audio_encoder:
+      return keep(audio_encoder_, audio_vae::AudioEncoder::load(device_, *m.audio_vae, m.audio_vae_config, cancel, progress));
   }
   return {};
 }

@@ -15,8 +15,8 @@
 #include "pipeline/shape.h"
 #include "sampler/schedule.h"
 
-#include <algorithm>
 #include <fmt/format.h>
+#include <algorithm>
 
 namespace tritium {
 namespace {
@@ -36,7 +36,8 @@ Result<void> check_prompt(const std::string& prompt) {
 Result<void> decide_schedule(const Request& request, const ModelDefaults& defaults, Plan& plan) {
   const std::int64_t steps = request.steps.value_or(defaults.steps);
   if (steps < 1 || steps > kMaxSteps)
-    return Error{ErrorCode::usage, fmt::format("{} is out of range; allowed are 1 to {}", steps, kMaxSteps), "steps", fmt::format("the nearest valid value is {}", steps < 1 ? 1 : kMaxSteps)};
+    return Error{ErrorCode::usage, fmt::format("{} is out of range; allowed are 1 to {}", steps, kMaxSteps), "steps",
+                 fmt::format("the nearest valid value is {}", steps < 1 ? 1 : kMaxSteps)};
   plan.steps = static_cast<int>(steps);
   plan.video_shift = request.video_shift.value_or(defaults.video_shift);
   plan.audio_shift = request.audio_shift.value_or(defaults.audio_shift);
@@ -55,8 +56,9 @@ Result<void> decide_schedule(const Request& request, const ModelDefaults& defaul
 
 void warn_outside(Plan& plan, const char* what, int value, const std::array<int, 2>& range) {
   if (value < range[0] || value > range[1])
-    plan.warnings.push_back(range[0] == range[1] ? fmt::format("{} {}: the model was trained on {}", what, value, range[0])
-                                                 : fmt::format("{} {}: the model was trained on {} to {}", what, value, range[0], range[1]));
+    plan.warnings.push_back(range[0] == range[1]
+                                ? fmt::format("{} {}: the model was trained on {}", what, value, range[0])
+                                : fmt::format("{} {}: the model was trained on {} to {}", what, value, range[0], range[1]));
 }
 
 // Shapes that follow from the decided values.
@@ -71,18 +73,22 @@ Result<void> derive(const PlanInputs& in, Plan& plan) {
   plan.condition_rows = in.condition_rows;
   const std::int64_t rows = plan.text_tokens + plan.condition_rows + 2 * std::int64_t{plan.audio_latents} + video.rows();
   if (rows > (std::int64_t{1} << 31) - 1)
-    return Error{ErrorCode::does_not_fit, fmt::format("{}x{} with {} frames gives {} rows, more than can be indexed", plan.width, plan.height, plan.frames, rows), "", "choose a smaller size or fewer frames"};
+    return Error{ErrorCode::does_not_fit,
+                 fmt::format("{}x{} with {} frames gives {} rows, more than can be indexed", plan.width, plan.height, plan.frames, rows),
+                 "", "choose a smaller size or fewer frames"};
   plan.rows = rows;
   return {};
 }
 
 void add_stages(const PlanInputs& in, Plan& plan) {
   const auto stage = [&](const char* name, const PlanInputs::Weights& weights, const StageCost& cost) {
-    plan.stages.push_back({name, in.device, weights.precision == MatrixPrecision::bf16 ? "bf16" : "f32", weights.bytes, cost.working_bytes, cost.flops});
+    plan.stages.push_back(
+        {name, in.device, weights.precision == MatrixPrecision::bf16 ? "bf16" : "f32", weights.bytes, cost.working_bytes, cost.flops});
   };
   if (in.mode != Mode::t2va) stage("inputs", in.input_weights, {in.input_flops, in.input_working_bytes});
   stage("text", in.text_weights, text_cost(in.text, plan.text_tokens));
-  stage("denoise", in.dit_weights, denoise_cost(in.dit, plan.rows, plan.text_tokens, plan.rows - plan.text_tokens - plan.condition_rows, plan.steps));
+  stage("denoise", in.dit_weights,
+        denoise_cost(in.dit, plan.rows, plan.text_tokens, plan.rows - plan.text_tokens - plan.condition_rows, plan.steps));
   stage("video", in.video_weights, video_decode_cost(in.video_vae, plan.latent_frames, plan.latent_height, plan.latent_width));
   stage("audio", in.audio_weights, audio_decode_cost(in.audio_vae, plan.audio_latents));
   std::uint64_t working = 0;
@@ -117,7 +123,8 @@ Result<Plan> make_plan(const Request& request, const PlanInputs& in, std::uint64
   TRITIUM_TRY(decide_length(request, in.defaults, in.clip_frames, plan));
   TRITIUM_TRY(decide_schedule(request, in.defaults, plan));
   plan.seed = request.seed.value_or(random_seed);
-  if (plan.seed > 0xFFFFFFFFu) plan.warnings.push_back(fmt::format("seed {}: only the low 32 bits count ({})", plan.seed, plan.seed & 0xFFFFFFFFu));
+  if (plan.seed > 0xFFFFFFFFu)
+    plan.warnings.push_back(fmt::format("seed {}: only the low 32 bits count ({})", plan.seed, plan.seed & 0xFFFFFFFFu));
   warn_outside(plan, "frames", plan.frames, in.defaults.trained_frames);
   warn_outside(plan, "width", plan.width, in.defaults.trained_width);
   warn_outside(plan, "height", plan.height, in.defaults.trained_height);

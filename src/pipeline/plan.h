@@ -6,8 +6,8 @@
 #include "pipeline/model_info.h"
 #include "pipeline/modes.h"
 
-#include <optional>
 #include <tritium/plan.h>
+#include <optional>
 
 namespace tritium {
 

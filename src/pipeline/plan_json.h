@@ -1,8 +1,8 @@
 // JSON forms shared by the plan's printer and the metadata of results.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <tritium/plan.h>
+#include <nlohmann/json.hpp>
 
 namespace tritium {
 

@@ -45,7 +45,12 @@ ordered_json to_json(const Plan& p) {
   out["sigmas"] = {{"video", p.video_sigmas}, {"audio", p.audio_sigmas}};
   out["stages"] = ordered_json::array();
   for (const StagePlan& s : p.stages)
-    out["stages"].push_back({{"stage", s.name}, {"device", s.device}, {"precision", s.precision}, {"weight_bytes", s.weight_bytes}, {"working_bytes", s.working_bytes}, {"flops", s.flops}});
+    out["stages"].push_back({{"stage", s.name},
+                             {"device", s.device},
+                             {"precision", s.precision},
+                             {"weight_bytes", s.weight_bytes},
+                             {"working_bytes", s.working_bytes},
+                             {"flops", s.flops}});
   out["peak_bytes"] = p.peak_bytes;
   out["available_bytes"] = p.available_bytes;
   out["output_bytes"] = p.output_bytes;
@@ -55,13 +60,14 @@ ordered_json to_json(const Plan& p) {
 std::string plan_json(const Plan& plan) { return to_json(plan).dump(2, ' ', false, ordered_json::error_handler_t::replace); }
 
 std::string plan_text(const Plan& p) {
-  std::string out = fmt::format("{}x{}, {} frames at 24 fps ({:.2f} s), {} steps, seed {}, shifts {:g}/{:g}\n", p.width, p.height, p.frames, p.seconds(),
-                                p.steps, p.seed, p.video_shift, p.audio_shift);
-  out += fmt::format("{} text tokens; latents: video {}x{}x{}x{}, audio 2x{}x{}; {} rows in the sequence\n", p.text_tokens, p.latent_channels,
-                     p.latent_frames, p.latent_height, p.latent_width, p.audio_dim, p.audio_latents, p.rows);
+  std::string out = fmt::format("{}x{}, {} frames at 24 fps ({:.2f} s), {} steps, seed {}, shifts {:g}/{:g}\n", p.width, p.height, p.frames,
+                                p.seconds(), p.steps, p.seed, p.video_shift, p.audio_shift);
+  out += fmt::format("{} text tokens; latents: video {}x{}x{}x{}, audio 2x{}x{}; {} rows in the sequence\n", p.text_tokens,
+                     p.latent_channels, p.latent_frames, p.latent_height, p.latent_width, p.audio_dim, p.audio_latents, p.rows);
   out += fmt::format("{:<9} {:<8} {:<9} {:>11} {:>11} {:>14}\n", "stage", "device", "matrices", "weights", "working", "operations");
   for (const StagePlan& s : p.stages)
-    out += fmt::format("{:<9} {:<8} {:<9} {:>11} {:>11} {:>14}\n", s.name, s.device, s.precision, format_bytes(s.weight_bytes), format_bytes(s.working_bytes), flops_text(s.flops));
+    out += fmt::format("{:<9} {:<8} {:<9} {:>11} {:>11} {:>14}\n", s.name, s.device, s.precision, format_bytes(s.weight_bytes),
+                       format_bytes(s.working_bytes), flops_text(s.flops));
   out += fmt::format("memory: about {} at most, {} available\n", format_bytes(p.peak_bytes), format_bytes(p.available_bytes));
   for (const Adjustment& a : p.adjustments) out += fmt::format("note: {} {} -> {} ({})\n", a.field, a.from, a.to, a.reason);
   for (const std::string& w : p.warnings) out += fmt::format("warning: {}\n", w);

@@ -3,10 +3,10 @@
 #include "base/hash.h"
 #include "base/system.h"
 #include "base/try.h"
+#include "device/device.h"
 #include "media/mp4_writer.h"
 #include "media/png_writer.h"
 #include "media/wav_writer.h"
-#include "device/device.h"
 #include "pipeline/modes.h"
 #include "pipeline/plan_json.h"
 #include "weights/safetensors_writer.h"
@@ -54,15 +54,24 @@ ordered_json request_json(const Request& r) {
   file("video_for", r.video_for);
   if (!r.aspect.empty()) out["aspect"] = r.aspect;
   for (const ReferenceInput& reference : r.references) out["references"].push_back(reference_json(reference));
-  if (!r.retake.video.empty()) out["retake"] = {{"video", r.retake.video.string()}, {"frames", r.retake.frames}, {"seconds", r.retake.seconds}};
+  if (!r.retake.video.empty())
+    out["retake"] = {{"video", r.retake.video.string()}, {"frames", r.retake.frames}, {"seconds", r.retake.seconds}};
   constexpr const char* kFits[] = {"cover", "contain", "stretch"};
   if (decide_mode(r).ok() && *decide_mode(r) != Mode::t2va) out["fit"] = kFits[static_cast<int>(r.fit)];
   return out;
 }
 
 ordered_json guard_json(const GuardReport& g) {
-  return {{"problems", g.problems}, {"warnings", g.warnings}, {"mean_luma", g.mean_luma}, {"black_frames", g.black_frames}, {"flat_frames", g.flat_frames},
-          {"change", g.change}, {"peak", g.peak}, {"left_db", g.left_db}, {"right_db", g.right_db}, {"clipped_share", g.clipped_share}};
+  return {{"problems", g.problems},
+          {"warnings", g.warnings},
+          {"mean_luma", g.mean_luma},
+          {"black_frames", g.black_frames},
+          {"flat_frames", g.flat_frames},
+          {"change", g.change},
+          {"peak", g.peak},
+          {"left_db", g.left_db},
+          {"right_db", g.right_db},
+          {"clipped_share", g.clipped_share}};
 }
 
 // The JSON header's bytes identify names, shapes and layout of a file too large to hash for every clip.
@@ -152,14 +161,16 @@ fs::path rejected_name(const fs::path& video) {
 Result<AtomicFile> reserve_output(const OutputOptions& output, const Plan& plan) {
   if (output.video.empty()) return Error{ErrorCode::usage, "no output file given", "output", ""};
   if (output.video.extension() != ".mp4")
-    return Error{ErrorCode::usage, fmt::format("'{}' does not end in .mp4; MP4 is the only video format written", output.video.string()), "output", ""};
+    return Error{ErrorCode::usage, fmt::format("'{}' does not end in .mp4; MP4 is the only video format written", output.video.string()),
+                 "output", ""};
   TRITIUM_TRY(check_extras(output));
   TRITIUM_TRY_ASSIGN(AtomicFile file, AtomicFile::create(output.video));
   std::error_code code;
   const fs::space_info space = fs::space(file.temporary_path(), code);
   if (!code && space.available < plan.output_bytes)
     return Error{ErrorCode::does_not_fit,
-                 fmt::format("the disk of '{}' has {} free, the video may need {}", output.video.string(), format_bytes(space.available), format_bytes(plan.output_bytes)),
+                 fmt::format("the disk of '{}' has {} free, the video may need {}", output.video.string(), format_bytes(space.available),
+                             format_bytes(plan.output_bytes)),
                  "output", "free some space or choose another folder"};
   return file;
 }
@@ -192,7 +203,8 @@ std::string metadata_json(const MetadataInputs& in) {
 }
 
 Result<void> publish(AtomicFile reserved, const OutputOptions& output, const Plan& plan, const Clip& clip, const Latents& latents,
-                     const GuardReport& guard, const std::string& metadata, const CancelToken* cancel, const std::function<void(int, int)>& progress) {
+                     const GuardReport& guard, const std::string& metadata, const CancelToken* cancel,
+                     const std::function<void(int, int)>& progress) {
   const Result<void> verdict = guard.verdict();
   const fs::path target = verdict.ok() ? output.video : rejected_name(output.video);
   Mp4Options options;
@@ -206,7 +218,8 @@ Result<void> publish(AtomicFile reserved, const OutputOptions& output, const Pla
   TRITIUM_TRY(reserved.commit_as(target));
   companions.keep();
   if (verdict.ok()) return {};
-  return Error{verdict.error().code, verdict.error().message, verdict.error().field, fmt::format("the video is kept as '{}'", target.string())};
+  return Error{verdict.error().code, verdict.error().message, verdict.error().field,
+               fmt::format("the video is kept as '{}'", target.string())};
 }
 
 }  // namespace tritium

@@ -7,8 +7,8 @@
 #include "pipeline/model_info.h"
 #include "sampler/latents.h"
 
-#include <optional>
 #include <tritium/engine.h>
+#include <optional>
 
 namespace tritium {
 
@@ -39,6 +39,7 @@ Result<std::string> weight_fingerprints(const ModelInfo& model, const CancelToke
 // Writes everything; the MP4 gets its final name last. A clip the guards refused is kept as rejected_name() instead and the verdict is
 // returned as the error.
 Result<void> publish(AtomicFile reserved, const OutputOptions& output, const Plan& plan, const Clip& clip, const Latents& latents,
-                     const GuardReport& guard, const std::string& metadata, const CancelToken* cancel, const std::function<void(int, int)>& progress);
+                     const GuardReport& guard, const std::string& metadata, const CancelToken* cancel,
+                     const std::function<void(int, int)>& progress);
 
 }  // namespace tritium

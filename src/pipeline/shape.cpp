@@ -4,9 +4,9 @@
 #include "model/geometry/clip_length.h"
 #include "pipeline/modes.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <cmath>
-#include <fmt/format.h>
 
 namespace tritium {
 namespace {
@@ -21,7 +21,8 @@ Result<void> decide_size(const Request& request, const ModelDefaults& defaults, 
   const bool sized = request.width || request.height;
   if (sized && !request.aspect.empty())
     return Error{ErrorCode::usage, "given together with a size; they say the same thing", "aspect", "give width and height, or the aspect"};
-  if (request.aspect == "auto" && !picture) return Error{ErrorCode::usage, "'auto' needs a keyframe or a clip to take the shape from", "aspect", "write e.g. 16:9"};
+  if (request.aspect == "auto" && !picture)
+    return Error{ErrorCode::usage, "'auto' needs a keyframe or a clip to take the shape from", "aspect", "write e.g. 16:9"};
   if (!sized && (picture || !request.aspect.empty())) {
     double ratio = 0;
     if (picture && (request.aspect.empty() || request.aspect == "auto")) {
@@ -44,13 +45,15 @@ Result<void> decide_size(const Request& request, const ModelDefaults& defaults, 
 }
 
 Result<void> decide_length(const Request& request, const ModelDefaults& defaults, std::optional<int> clip_frames, Plan& plan) {
-  if (request.frames && request.seconds) return Error{ErrorCode::usage, "given together with seconds; they say the same thing", "frames", "give one of them"};
+  if (request.frames && request.seconds)
+    return Error{ErrorCode::usage, "given together with seconds; they say the same thing", "frames", "give one of them"};
   const std::int64_t frames = request.frames.value_or(clip_frames.value_or(defaults.frames));
   const auto length = request.seconds ? clip_length_from_seconds(*request.seconds) : clip_length_from_frames(frames);
   if (!length.ok()) return length.error();
   if (request.seconds) {
     if (std::abs(*request.seconds - length->seconds()) > 1e-4)
-      plan.adjustments.push_back({"seconds", fmt::format("{:g}", *request.seconds), fmt::format("{:.5g}", length->seconds()), "clips have 17n+5 frames at 24 per second"});
+      plan.adjustments.push_back({"seconds", fmt::format("{:g}", *request.seconds), fmt::format("{:.5g}", length->seconds()),
+                                  "clips have 17n+5 frames at 24 per second"});
   } else {
     adjust(plan, "frames", frames, length->frames, "clips have 17n+5 frames");
   }

@@ -5,8 +5,8 @@
 #include "model/geometry/canvas.h"
 #include "pipeline/model_info.h"
 
-#include <optional>
 #include <tritium/plan.h>
+#include <optional>
 
 namespace tritium {
 

@@ -18,7 +18,8 @@ AudioLatentShape audio_shape(const Plan& plan) { return {plan.audio_dim, plan.au
 
 }  // namespace
 
-Result<Conditioning> encode_text(const TextModel& model, const Presentation& presentation, const CancelToken* cancel, const StepProgress& progress) {
+Result<Conditioning> encode_text(const TextModel& model, const Presentation& presentation, const CancelToken* cancel,
+                                 const StepProgress& progress) {
   Conditioning out;
   TRITIUM_TRY_ASSIGN(out.text, model.encode(presentation.ids, presentation.positions, cancel, progress));
   for (const std::int32_t tag : presentation.tags) out.text_tags.push_back(tag == 0 ? Modality::video : Modality::text);
@@ -34,7 +35,8 @@ Result<Latents> denoise(const Dit& dit, const Plan& plan, const Conditioning& co
                         const StepProgress& progress) {
   const VideoLatentShape video = video_shape(plan);
   const AudioLatentShape audio = audio_shape(plan);
-  TRITIUM_TRY_ASSIGN(PackedLayout layout, make_layout({conditioning.text_tags, video, plan.audio_latents, conditioning.shapes.keyframes, conditioning.shapes.references}));
+  TRITIUM_TRY_ASSIGN(PackedLayout layout, make_layout({conditioning.text_tags, video, plan.audio_latents, conditioning.shapes.keyframes,
+                                                       conditioning.shapes.references}));
   const bool keeps = !conditioning.masks.video.empty() || !conditioning.masks.audio.empty();
   TRITIUM_TRY_ASSIGN(const Retake retake, Retake::make(video, audio, conditioning.masks, conditioning.clean, state));
   const Schedule video_schedule{plan.video_sigmas}, audio_schedule{plan.audio_sigmas};
@@ -83,8 +85,8 @@ Result<void> decode_video(video_vae::VideoDecoder& decoder, const Plan& plan, co
   return decoder.decode({latents.video, plan.latent_frames, plan.latent_height, plan.latent_width}, sink, cancel, progress);
 }
 
-Result<void> decode_audio(const audio_vae::AudioDecoder& decoder, const Plan& plan, const Latents& latents, Clip& clip, const CancelToken* cancel,
-                          const StepProgress& progress) {
+Result<void> decode_audio(const audio_vae::AudioDecoder& decoder, const Plan& plan, const Latents& latents, Clip& clip,
+                          const CancelToken* cancel, const StepProgress& progress) {
   TRITIUM_TRY_ASSIGN(audio_vae::StereoSound sound, decoder.decode({latents.audio, plan.audio_latents}, cancel, progress));
   clip.sample_rate = sound.sampling_rate;
   clip.left = std::move(sound.channels[0]);

@@ -17,13 +17,15 @@ namespace tritium {
 using StepProgress = std::function<void(int done, int total)>;
 
 // Text alone, without pictures.
-Result<Conditioning> encode_text(const TextModel& model, const Presentation& presentation, const CancelToken* cancel, const StepProgress& progress);
+Result<Conditioning> encode_text(const TextModel& model, const Presentation& presentation, const CancelToken* cancel,
+                                 const StepProgress& progress);
 
 // The noise that the plan's seed means.
 Result<Latents> initial_noise(const Plan& plan);
 
 // All evaluations from `state` (noise at the first level) to clean latents: video [channels, T, H, W], audio [2, dim, A].
-// What a retake keeps of a clip ends exactly on it. `progress` counts blocks over all evaluations. Every step is checked for values that are not finite.
+// What a retake keeps of a clip ends exactly on it. `progress` counts blocks over all evaluations. Every step is checked for values that
+// are not finite.
 Result<Latents> denoise(const Dit& dit, const Plan& plan, const Conditioning& conditioning, Latents state, const CancelToken* cancel,
                         const StepProgress& progress);
 
@@ -32,7 +34,7 @@ Result<void> decode_video(video_vae::VideoDecoder& decoder, const Plan& plan, co
                           const StepProgress& progress);
 
 // Samples into clip.left and clip.right.
-Result<void> decode_audio(const audio_vae::AudioDecoder& decoder, const Plan& plan, const Latents& latents, Clip& clip, const CancelToken* cancel,
-                          const StepProgress& progress);
+Result<void> decode_audio(const audio_vae::AudioDecoder& decoder, const Plan& plan, const Latents& latents, Clip& clip,
+                          const CancelToken* cancel, const StepProgress& progress);
 
 }  // namespace tritium

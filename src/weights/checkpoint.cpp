@@ -3,9 +3,9 @@
 #include "base/files.h"
 #include "base/try.h"
 
-#include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -24,15 +24,18 @@ Result<fs::path> choose_in_folder(const fs::path& folder) {
   std::error_code code;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, code)) {
     const std::string name = entry.path().filename().string();
-    if (name.ends_with(kIndexSuffix)) indexes.push_back(entry.path());
-    else if (name.ends_with(kFileSuffix)) files.push_back(entry.path());
+    if (name.ends_with(kIndexSuffix))
+      indexes.push_back(entry.path());
+    else if (name.ends_with(kFileSuffix))
+      files.push_back(entry.path());
   }
   if (code) return bad(fmt::format("cannot read the folder '{}': {}", folder.string(), code.message()));
   for (const fs::path& preferred : {folder / "model.safetensors.index.json", folder / "model.safetensors"})
     if (fs::exists(preferred, code)) return preferred;
   for (const auto& found : {indexes, files}) {
     if (found.size() == 1) return found.front();
-    if (found.size() > 1) return bad(fmt::format("'{}' holds {} candidates", folder.string(), found.size()), "name the file instead of the folder");
+    if (found.size() > 1)
+      return bad(fmt::format("'{}' holds {} candidates", folder.string(), found.size()), "name the file instead of the folder");
   }
   return bad(fmt::format("no .safetensors file in '{}'", folder.string()));
 }
@@ -43,9 +46,7 @@ Result<Checkpoint> Checkpoint::open(const fs::path& path) {
   fs::path chosen = path;
   std::error_code ignored;
   if (!fs::exists(path, ignored)) return bad(fmt::format("'{}' does not exist", path.string()));
-  if (fs::is_directory(path, ignored)) {
-    TRITIUM_TRY_ASSIGN(chosen, choose_in_folder(path));
-  }
+  if (fs::is_directory(path, ignored)) { TRITIUM_TRY_ASSIGN(chosen, choose_in_folder(path)); }
   if (chosen.filename().string().ends_with(".index.json")) return open_index(chosen);
   Checkpoint out;
   TRITIUM_TRY(out.add_file(chosen));
@@ -74,7 +75,8 @@ Result<Checkpoint> Checkpoint::open_index(const fs::path& index) {
   for (const auto& [tensor, file] : json["weight_map"].items()) {
     if (!file.is_string()) return refuse("the shard of '" + tensor + "' is not a string");
     const std::string name = file.get<std::string>();
-    if (name.empty() || name == "." || name == ".." || name.find_first_of("/\\") != std::string::npos || name.find('\0') != std::string::npos)
+    if (name.empty() || name == "." || name == ".." || name.find_first_of("/\\") != std::string::npos ||
+        name.find('\0') != std::string::npos)
       return refuse("shard name '" + name + "' must be a plain file name");
     shard_of[tensor] = name;
     shards.insert(name);
@@ -84,8 +86,9 @@ Result<Checkpoint> Checkpoint::open_index(const fs::path& index) {
   for (const std::string& name : shards)
     if (!fs::exists(index.parent_path() / name, ignored)) missing.push_back(name);
   if (!missing.empty())
-    return bad(fmt::format("{} of {} shards of '{}' are missing: {}", missing.size(), shards.size(), index.string(), fmt::join(missing, ", ")),
-               "download them, or check for dangling links");
+    return bad(
+        fmt::format("{} of {} shards of '{}' are missing: {}", missing.size(), shards.size(), index.string(), fmt::join(missing, ", ")),
+        "download them, or check for dangling links");
 
   Checkpoint out;
   out.sharded_ = true;
@@ -94,10 +97,12 @@ Result<Checkpoint> Checkpoint::open_index(const fs::path& index) {
     const auto found = out.entries_.find(tensor);
     if (found == out.entries_.end()) return refuse(fmt::format("tensor '{}' is not in its shard '{}'", tensor, shard));
     if (found->second.file->path().filename() != shard)
-      return refuse(fmt::format("tensor '{}' should be in '{}' but is in '{}'", tensor, shard, found->second.file->path().filename().string()));
+      return refuse(
+          fmt::format("tensor '{}' should be in '{}' but is in '{}'", tensor, shard, found->second.file->path().filename().string()));
   }
   for (const auto& [tensor, entry] : out.entries_)
-    if (!shard_of.contains(tensor)) return refuse(fmt::format("tensor '{}' of '{}' is not listed", tensor, entry.file->path().filename().string()));
+    if (!shard_of.contains(tensor))
+      return refuse(fmt::format("tensor '{}' of '{}' is not listed", tensor, entry.file->path().filename().string()));
   if (const auto metadata = json.find("metadata"); metadata != json.end() && metadata->is_object() && metadata->contains("total_size")) {
     const auto& total = (*metadata)["total_size"];
     if (total.is_number_unsigned() && total.get<std::uint64_t>() != out.tensor_bytes())
@@ -126,7 +131,8 @@ std::uint64_t Checkpoint::tensor_bytes() const {
 
 Result<const SafetensorsFile*> Checkpoint::file_of(const TensorInfo& tensor) const {
   const auto found = entries_.find(tensor.name);
-  if (found == entries_.end() || found->second.info != &tensor) return bad("tensor '" + tensor.name + "' does not belong to this checkpoint");
+  if (found == entries_.end() || found->second.info != &tensor)
+    return bad("tensor '" + tensor.name + "' does not belong to this checkpoint");
   return found->second.file;
 }
 

@@ -50,9 +50,8 @@ void cast_each(std::span<const std::uint8_t> bytes, std::span<float> out) {
 
 // Small float with `exponent` and `mantissa` bits, decoded exactly; infinities and NaN are left to the caller.
 float decode_small_float(unsigned sign, int exponent, unsigned mantissa, int bias, int mantissa_bits) {
-  const float magnitude = exponent == 0
-                              ? std::ldexp(static_cast<float>(mantissa), 1 - bias - mantissa_bits)
-                              : std::ldexp(static_cast<float>(mantissa | (1u << mantissa_bits)), exponent - bias - mantissa_bits);
+  const float magnitude = exponent == 0 ? std::ldexp(static_cast<float>(mantissa), 1 - bias - mantissa_bits)
+                                        : std::ldexp(static_cast<float>(mantissa | (1u << mantissa_bits)), exponent - bias - mantissa_bits);
   return sign ? -magnitude : magnitude;
 }
 
@@ -120,23 +119,35 @@ const std::array<float, 256>& f8_values(DType type) {
 void convert_to_f32(DType type, std::span<const std::uint8_t> bytes, std::span<float> out) {
   switch (type) {
     case DType::boolean:
-    case DType::u8: return cast_each<std::uint8_t>(bytes, out);
-    case DType::i8: return cast_each<std::int8_t>(bytes, out);
-    case DType::i16: return cast_each<std::int16_t>(bytes, out);
-    case DType::u16: return cast_each<std::uint16_t>(bytes, out);
-    case DType::i32: return cast_each<std::int32_t>(bytes, out);
-    case DType::u32: return cast_each<std::uint32_t>(bytes, out);
-    case DType::i64: return cast_each<std::int64_t>(bytes, out);
-    case DType::u64: return cast_each<std::uint64_t>(bytes, out);
+    case DType::u8:
+      return cast_each<std::uint8_t>(bytes, out);
+    case DType::i8:
+      return cast_each<std::int8_t>(bytes, out);
+    case DType::i16:
+      return cast_each<std::int16_t>(bytes, out);
+    case DType::u16:
+      return cast_each<std::uint16_t>(bytes, out);
+    case DType::i32:
+      return cast_each<std::int32_t>(bytes, out);
+    case DType::u32:
+      return cast_each<std::uint32_t>(bytes, out);
+    case DType::i64:
+      return cast_each<std::int64_t>(bytes, out);
+    case DType::u64:
+      return cast_each<std::uint64_t>(bytes, out);
     case DType::f8_e4m3:
     case DType::f8_e5m2:
-    case DType::f8_e8m0: return convert_each<std::uint8_t>(bytes, out, [&values = f8_values(type)](std::uint8_t v) { return values[v]; });
-    case DType::f16: return convert_each<std::uint16_t>(bytes, out, f16_to_f32);
-    case DType::bf16: return convert_each<std::uint16_t>(bytes, out, bf16_to_f32);
+    case DType::f8_e8m0:
+      return convert_each<std::uint8_t>(bytes, out, [&values = f8_values(type)](std::uint8_t v) { return values[v]; });
+    case DType::f16:
+      return convert_each<std::uint16_t>(bytes, out, f16_to_f32);
+    case DType::bf16:
+      return convert_each<std::uint16_t>(bytes, out, bf16_to_f32);
     case DType::f32:
       if (!bytes.empty()) std::memcpy(out.data(), bytes.data(), bytes.size());
       return;
-    case DType::f64: return cast_each<double>(bytes, out);
+    case DType::f64:
+      return cast_each<double>(bytes, out);
   }
   __builtin_unreachable();
 }

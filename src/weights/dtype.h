@@ -11,14 +11,14 @@ namespace tritium {
 
 enum class DType { boolean, u8, i8, i16, u16, i32, u32, i64, u64, f8_e4m3, f8_e5m2, f8_e8m0, f16, bf16, f32, f64 };
 
-std::string_view dtype_name(DType type);                     // as in safetensors headers: "BF16"
+std::string_view dtype_name(DType type);                      // as in safetensors headers: "BF16"
 std::optional<DType> dtype_from_name(std::string_view name);  // none for unknown (also sub-byte) types
-std::size_t dtype_size(DType type);                          // bytes per element
+std::size_t dtype_size(DType type);                           // bytes per element
 
 float bf16_to_f32(std::uint16_t bits);
 std::uint16_t f32_to_bf16(float value);  // round to nearest even; NaN stays NaN
 float f16_to_f32(std::uint16_t bits);
-std::uint16_t f32_to_f16(float value);  // round to nearest even; 65520 and above become infinity; NaN stays NaN
+std::uint16_t f32_to_f16(float value);    // round to nearest even; 65520 and above become infinity; NaN stays NaN
 float f8_e4m3_to_f32(std::uint8_t bits);  // the "fn" variant: no infinity, 0x7F and 0xFF are NaN
 float f8_e5m2_to_f32(std::uint8_t bits);
 float f8_e8m0_to_f32(std::uint8_t bits);  // 2^(bits-127), 0xFF is NaN

@@ -3,18 +3,18 @@
 #include "base/files.h"
 #include "base/try.h"
 
-#include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
-#include <sys/stat.h>
-#include <unistd.h>
 
 namespace tritium {
 namespace {
@@ -60,9 +60,14 @@ class HeaderHandler final : public nlohmann::json_sax<nlohmann::json> {
 
   bool start_object(std::size_t) override {
     switch (where_) {
-      case Where::outside: where_ = Where::top; return true;
-      case Where::top: where_ = key_ == "__metadata__" ? Where::metadata : Where::tensor; return true;
-      default: return value_refused("an object");
+      case Where::outside:
+        where_ = Where::top;
+        return true;
+      case Where::top:
+        where_ = key_ == "__metadata__" ? Where::metadata : Where::tensor;
+        return true;
+      default:
+        return value_refused("an object");
     }
   }
 
@@ -76,13 +81,16 @@ class HeaderHandler final : public nlohmann::json_sax<nlohmann::json> {
         tensor_ = {};
         key_ = std::move(name);
         return true;
-      case Where::metadata: key_ = std::move(name); return true;
+      case Where::metadata:
+        key_ = std::move(name);
+        return true;
       case Where::tensor:
         if (name != "dtype" && name != "shape" && name != "data_offsets") return fail("unknown field '" + name + "'");
         if (!fields_.insert(name).second) return fail("duplicate field '" + name + "'");
         field_ = std::move(name);
         return true;
-      default: return fail("unexpected key");
+      default:
+        return fail("unexpected key");
     }
   }
 
@@ -163,8 +171,10 @@ bool nesting_within_limit(std::string_view json) {
   for (std::size_t i = 0; i < json.size(); ++i) {
     const char c = json[i];
     if (in_string) {
-      if (c == '\\') ++i;
-      else if (c == '"') in_string = false;
+      if (c == '\\')
+        ++i;
+      else if (c == '"')
+        in_string = false;
     } else if (c == '"') {
       in_string = true;
     } else if (c == '{' || c == '[') {
@@ -180,9 +190,8 @@ bool nesting_within_limit(std::string_view json) {
 Result<void> place_tensors(SafetensorsHeader& header, std::uint64_t data_start, std::uint64_t data_bytes) {
   std::vector<TensorInfo*> order;
   for (auto& [name, tensor] : header.tensors) order.push_back(&tensor);
-  std::sort(order.begin(), order.end(), [](const TensorInfo* a, const TensorInfo* b) {
-    return std::pair(a->offset, a->bytes) < std::pair(b->offset, b->bytes);
-  });
+  std::sort(order.begin(), order.end(),
+            [](const TensorInfo* a, const TensorInfo* b) { return std::pair(a->offset, a->bytes) < std::pair(b->offset, b->bytes); });
   std::uint64_t end = 0;
   for (TensorInfo* tensor : order) {
     if (tensor->offset > end) return bad(fmt::format("there is a hole of {} bytes before it", tensor->offset - end), tensor->name);
@@ -225,9 +234,7 @@ Result<SafetensorsHeader> parse_safetensors(std::span<const std::uint8_t> prefix
   bool parsed = false;
   try {
     parsed = nlohmann::json::sax_parse(body, &handler);
-  } catch (const std::exception& e) {
-    handler.problem = e.what();
-  }
+  } catch (const std::exception& e) { handler.problem = e.what(); }
   if (!parsed) return bad(handler.problem.empty() ? "its header is not valid JSON" : handler.problem);
   TRITIUM_TRY(place_tensors(handler.header, 8 + length, file_bytes - 8 - length));
   return std::move(handler.header);
@@ -261,7 +268,8 @@ Result<void> read_at(int fd, const std::filesystem::path& path, std::uint64_t of
 std::string download_hint(const std::filesystem::path& path) {
   for (const char* suffix : {".aria2", ".part", ".incomplete"}) {
     std::error_code ignored;
-    if (std::filesystem::exists(path.string() + suffix, ignored)) return fmt::format("'{}{}' says the download has not finished", path.filename().string(), suffix);
+    if (std::filesystem::exists(path.string() + suffix, ignored))
+      return fmt::format("'{}{}' says the download has not finished", path.filename().string(), suffix);
   }
   return "download the file again";
 }
@@ -284,7 +292,8 @@ Result<SafetensorsFile> SafetensorsFile::open(const std::filesystem::path& path)
   TRITIUM_TRY(read_at(fd, path, 0, prefix));
   static constexpr std::string_view kLfs = "version ";
   if (prefix.size() == 8 && std::memcmp(prefix.data(), kLfs.data(), 8) == 0)
-    return Error{ErrorCode::model, "'" + path.string() + "' is a Git LFS pointer, not the file itself", "", "run 'git lfs pull' in that repository"};
+    return Error{ErrorCode::model, "'" + path.string() + "' is a Git LFS pointer, not the file itself", "",
+                 "run 'git lfs pull' in that repository"};
   std::uint64_t length = 0;
   for (std::size_t i = prefix.size(); i-- > 0;) length = (length << 8) | prefix[i];
   if (prefix.size() == 8 && length <= kHeaderLimit && length <= file.file_bytes_ - 8) {

@@ -8,7 +8,8 @@
 
 namespace tritium {
 
-Result<void> write_safetensors(const std::filesystem::path& path, std::span<const NamedTensor> tensors, const std::map<std::string, std::string>& metadata) {
+Result<void> write_safetensors(const std::filesystem::path& path, std::span<const NamedTensor> tensors,
+                               const std::map<std::string, std::string>& metadata) {
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
   if (!metadata.empty()) header["__metadata__"] = metadata;
   std::uint64_t offset = 0;

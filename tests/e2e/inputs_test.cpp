@@ -12,8 +12,8 @@
 
 #include <tritium/engine.h>
 
-#include <cmath>
 #include <gtest/gtest.h>
+#include <cmath>
 #include <numbers>
 
 namespace tritium {
@@ -42,7 +42,8 @@ Picture draw_disc(Color disc, Color background, double x, double y, double radiu
   return out;
 }
 
-constexpr Color kRed{0.86, 0.14, 0.14}, kGreen{0.12, 0.70, 0.26}, kBlue{0.14, 0.28, 0.88}, kYellow{0.96, 0.86, 0.16}, kWhite{0.95, 0.95, 0.95};
+constexpr Color kRed{0.86, 0.14, 0.14}, kGreen{0.12, 0.70, 0.26}, kBlue{0.14, 0.28, 0.88}, kYellow{0.96, 0.86, 0.16},
+    kWhite{0.95, 0.95, 0.95};
 
 double psnr(std::span<const std::uint8_t> a, std::span<const std::uint8_t> b) {
   EXPECT_EQ(a.size(), b.size());
@@ -73,7 +74,8 @@ class InputModes : public ::testing::Test {
     fs::path video, frames, wav, latents;
   };
   Outcome run(Engine& engine, const Request& request, const std::string& name) const {
-    const Outcome out{folder_.path() / (name + ".mp4"), folder_.path() / (name + "_frames"), folder_.path() / (name + ".wav"), folder_.path() / (name + ".safetensors")};
+    const Outcome out{folder_.path() / (name + ".mp4"), folder_.path() / (name + "_frames"), folder_.path() / (name + ".wav"),
+                      folder_.path() / (name + ".safetensors")};
     const auto artifact = engine.generate(request, {out.video, out.frames, out.wav, out.latents});
     EXPECT_TRUE(artifact.ok()) << artifact.error().text();
     return out;
@@ -105,10 +107,11 @@ struct Motion {
   Color disc, background;
   double x0, y0, x1, y1;  // centre at the start and at the end
 };
-const std::array<Motion, 4> kMotions{{{"a medium red circle moves to the right on a plain blue background with a low tone", kRed, kBlue, 0.24, 0.5, 0.76, 0.5},
-                                      {"a medium green circle moves to the left on a plain white background with a high tone", kGreen, kWhite, 0.76, 0.5, 0.24, 0.5},
-                                      {"a medium yellow circle moves down on a plain blue background with a middle tone", kYellow, kBlue, 0.5, 0.24, 0.5, 0.76},
-                                      {"a medium white circle moves up on a plain red background with a low tone", kWhite, kRed, 0.5, 0.76, 0.5, 0.24}}};
+const std::array<Motion, 4> kMotions{
+    {{"a medium red circle moves to the right on a plain blue background with a low tone", kRed, kBlue, 0.24, 0.5, 0.76, 0.5},
+     {"a medium green circle moves to the left on a plain white background with a high tone", kGreen, kWhite, 0.76, 0.5, 0.24, 0.5},
+     {"a medium yellow circle moves down on a plain blue background with a middle tone", kYellow, kBlue, 0.5, 0.24, 0.5, 0.76},
+     {"a medium white circle moves up on a plain red background with a low tone", kWhite, kRed, 0.5, 0.76, 0.5, 0.24}}};
 
 // The model card's own figure is 22 dB over its prompts; single clips lie around it.
 TEST_F(InputModes, KeyframesAreTheEndsOfTheClip) {
@@ -132,7 +135,8 @@ TEST_F(InputModes, KeyframesAreTheEndsOfTheClip) {
     last += psnr(frame(run(request, "last"), 21).rgb, end.rgb);
   }
   const double count = kMotions.size();
-  std::printf("PSNR of keyframes, mean of %g clips: first %.1f dB, last %.1f dB, both %.1f dB\n", count, first / count, last / count, both / count);
+  std::printf("PSNR of keyframes, mean of %g clips: first %.1f dB, last %.1f dB, both %.1f dB\n", count, first / count, last / count,
+              both / count);
   EXPECT_GE(first / count, 20);
   EXPECT_GE(last / count, 20);
   EXPECT_GE(both / count, 20);
@@ -205,7 +209,8 @@ TEST_F(InputModes, ARetakeKeepsWhatItDoesNotRegenerate) {
   const auto sound = latents_of(new_start.latents, "audio");
   const std::size_t length = sound.size() / 64;
   double kept_difference = 0, made_difference = 0;
-  for (std::size_t i = 0; i < sound.size(); ++i) (i % length >= 20 ? kept_difference : made_difference) += std::abs(static_cast<double>(sound[i]) - static_cast<double>(kept_sound[i]));
+  for (std::size_t i = 0; i < sound.size(); ++i)
+    (i % length >= 20 ? kept_difference : made_difference) += std::abs(static_cast<double>(sound[i]) - static_cast<double>(kept_sound[i]));
   EXPECT_LE(kept_difference, 1e-3);
   EXPECT_GT(made_difference, 1);
 }
@@ -234,7 +239,8 @@ TEST_F(InputModes, AVideoForASoundKeepsTheSound) {
   const auto length = static_cast<std::size_t>(plan.audio_latents);
   double worst = 0;
   for (std::size_t row = 0; row < 64; ++row)
-    for (std::size_t i = 0; i < 40; ++i) worst = std::max(worst, std::abs(static_cast<double>(sound[row * length + i]) - static_cast<double>(expected.values[row * 40 + i])));
+    for (std::size_t i = 0; i < 40; ++i)
+      worst = std::max(worst, std::abs(static_cast<double>(sound[row * length + i]) - static_cast<double>(expected.values[row * 40 + i])));
   EXPECT_LE(worst, 1e-5);
 }
 
@@ -269,7 +275,9 @@ TEST_F(InputModes, ReferencesCountInOrderAndEachMatters) {
   request.frames = 56;
   request.steps = 1;
   request.seed = 4;
-  request.references = {{Kind::image, picture("ref.png", draw_disc(kRed, kBlue, 0.4, 0.5)), {}, false}, {Kind::video, video, {}, false}, {Kind::audio, sound, {}, false}};
+  request.references = {{Kind::image, picture("ref.png", draw_disc(kRed, kBlue, 0.4, 0.5)), {}, false},
+                        {Kind::video, video, {}, false},
+                        {Kind::audio, sound, {}, false}};
   std::map<std::string, std::vector<float>> results;
   const auto add = [&](const std::string& name) { results[name] = latents_of(run(*engine, request, name).latents, "video"); };
   const auto all = request.references;
@@ -288,10 +296,11 @@ TEST_F(InputModes, ReferencesCountInOrderAndEachMatters) {
   request.references = {all[0], all[1]};
   add("without_sound");
   for (auto a = results.begin(); a != results.end(); ++a)
-    for (auto b = std::next(a); b != results.end(); ++b) EXPECT_GT(golden::max_abs_diff(a->second, b->second), 1e-4) << a->first << " and " << b->first;
+    for (auto b = std::next(a); b != results.end(); ++b)
+      EXPECT_GT(golden::max_abs_diff(a->second, b->second), 1e-4) << a->first << " and " << b->first;
 
   request.references = {all[2]};
-  EXPECT_EQ(engine->plan(request).error().code, ErrorCode::usage);  // sound alone
+  EXPECT_EQ(engine->plan(request).error().code, ErrorCode::usage);   // sound alone
   EXPECT_EQ(engine_->plan(request).error().code, ErrorCode::model);  // the FL2VA model
   Request text_only;
   text_only.prompt = "a circle";

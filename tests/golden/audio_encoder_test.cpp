@@ -4,8 +4,8 @@
 #include "model/audio_vae/weights.h"
 #include "support/golden.h"
 
-#include <algorithm>
 #include <gtest/gtest.h>
+#include <algorithm>
 #include <map>
 
 namespace tritium::audio_vae {
@@ -66,7 +66,9 @@ struct Wave {
   std::vector<float> left, right;
 };
 
-std::vector<float> expected_latents(const nlohmann::json& entry) { return golden::Tensors(in_vae(entry["expect"]["file"])).f32(entry["expect"]["key"]); }
+std::vector<float> expected_latents(const nlohmann::json& entry) {
+  return golden::Tensors(in_vae(entry["expect"]["file"])).f32(entry["expect"]["key"]);
+}
 
 class GoldenAudioEncoder : public testing::TestWithParam<bool> {
  protected:
@@ -171,7 +173,8 @@ TEST(GoldenAudioEncoderWeights, FoldedConvolutions) {
   for (const std::string& key : stages.names()) {
     if (!key.starts_with("folded.encoder.")) continue;
     const std::string name = key.substr(7);
-    golden::expect_within(key, golden::max_abs_diff(fold_weight_norm(model.f32(name + ".weight_g"), model.f32(name + ".weight_v")), stages.f32(key)), 1e-6);
+    golden::expect_within(
+        key, golden::max_abs_diff(fold_weight_norm(model.f32(name + ".weight_g"), model.f32(name + ".weight_v")), stages.f32(key)), 1e-6);
     ++folded;
   }
   EXPECT_GT(folded, 0);

@@ -1,9 +1,9 @@
 // golden/dit: single evaluations in every layout, the intermediates of the main case.
 #include "support/dit_golden.h"
 
-#include <cmath>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <cmath>
 #include <map>
 
 namespace tritium {
@@ -58,10 +58,12 @@ Case read_case(const golden::Tensors& file, const std::string& name, const nlohm
   const RetakeMasks masks{mask_of(file, in + "denoise_mask_video"), mask_of(file, in + "denoise_mask_audio")};
   auto video_values = file.f32(in + "video_latents"), audio_values = file.f32(in + "audio_latents");
   if (!masks.video.empty())
-    video_values = blend(std::move(video_values), file.f32(in + "input_latents_video"), masks.video, static_cast<std::size_t>(video.height) * static_cast<std::size_t>(video.width));
+    video_values = blend(std::move(video_values), file.f32(in + "input_latents_video"), masks.video,
+                         static_cast<std::size_t>(video.height) * static_cast<std::size_t>(video.width));
   if (!masks.audio.empty()) audio_values = blend(std::move(audio_values), file.f32(in + "input_latents_audio"), masks.audio, 1);
   c.x = {*patchify_video(video, video_values), *patchify_audio(c.audio, audio_values)};
-  c.conditions = {optional_rows(file, {in + "keyframe_cond_anchor", in + "ref_visual_anchor"}), optional_rows(file, {in + "ref_audio_anchor"})};
+  c.conditions = {optional_rows(file, {in + "keyframe_cond_anchor", in + "ref_visual_anchor"}),
+                  optional_rows(file, {in + "ref_audio_anchor"})};
   c.text = file.f32(in + "prompt_embeds");
   const auto time = [&](const char* key) { return static_cast<float>(1.0 - description[key].get<double>() / 1000.0); };
   auto timesteps = assign_timesteps(c.layout, time("timestep_video"), time("timestep_audio"), masks);
@@ -103,8 +105,10 @@ TEST_P(GoldenDit, EveryCaseInEveryLayout) {
       const Case c = read_case(file, name, about);
       const DitRows v = evaluate(*dit, c);
       const std::string out = name + (dit->config().pruned() ? ".out_pruned." : ".out.");
-      golden::expect_within(model.stem + " " + name + " video", golden::max_abs_diff(negated(*unpatchify_video(c.layout.video, v.video)), file.f32(out + "video")), kTolerance);
-      golden::expect_within(model.stem + " " + name + " audio", golden::max_abs_diff(negated(*unpatchify_audio(c.audio, v.audio)), file.f32(out + "audio")), kTolerance);
+      golden::expect_within(model.stem + " " + name + " video",
+                            golden::max_abs_diff(negated(*unpatchify_video(c.layout.video, v.video)), file.f32(out + "video")), kTolerance);
+      golden::expect_within(model.stem + " " + name + " audio",
+                            golden::max_abs_diff(negated(*unpatchify_audio(c.audio, v.audio)), file.f32(out + "audio")), kTolerance);
     }
   }
 }
@@ -117,7 +121,9 @@ TEST_P(GoldenDit, IntermediatesOfTheMainCase) {
   const std::string case_name = mid.names().front().substr(0, mid.names().front().find(".mid."));
   const Case c = read_case(file, case_name, description["cases"][case_name]);
   std::map<std::string, std::vector<float>> seen;
-  device_->set_observer([&](const std::string& name, std::span<const std::int64_t>, std::span<const float> values) { seen[name] = {values.begin(), values.end()}; });
+  device_->set_observer([&](const std::string& name, std::span<const std::int64_t>, std::span<const float> values) {
+    seen[name] = {values.begin(), values.end()};
+  });
   evaluate(*dit, c);
 
   const auto rows = static_cast<std::size_t>(c.layout.rows());
@@ -129,7 +135,8 @@ TEST_P(GoldenDit, IntermediatesOfTheMainCase) {
     const std::size_t width = expected.size() / golden_rows;
     // Reference tensors over the packed sequence end with padding rows, which we do not have.
     const std::size_t keep = std::min(golden_rows - first_row, found->second.size() / width);
-    expected = {expected.begin() + static_cast<std::ptrdiff_t>(first_row * width), expected.begin() + static_cast<std::ptrdiff_t>((first_row + keep) * width)};
+    expected = {expected.begin() + static_cast<std::ptrdiff_t>(first_row * width),
+                expected.begin() + static_cast<std::ptrdiff_t>((first_row + keep) * width)};
     golden::expect_within(case_name + " " + golden_name, golden::max_abs_diff(found->second, expected), kTolerance);
   };
   check("t_emb", "dit.time.t_emb");
@@ -147,7 +154,8 @@ TEST_P(GoldenDit, IntermediatesOfTheMainCase) {
   check("final.video_rows_all", "dit.step0.final.video", static_cast<std::size_t>(c.layout.target_video().first));
 
   // One adaLN output of the reference is a row per timestep and modality; ours a row per timestep.
-  golden::expect_within(case_name + " block0.adaln", golden::max_abs_diff(seen["dit.modulation.block0.adaln"], mid.f32(case_name + ".mid.block0.adaln")), kTolerance);
+  golden::expect_within(case_name + " block0.adaln",
+                        golden::max_abs_diff(seen["dit.modulation.block0.adaln"], mid.f32(case_name + ".mid.block0.adaln")), kTolerance);
   EXPECT_EQ(c.timesteps.values.size(), static_cast<std::size_t>(mid.shape(case_name + ".mid.unique_timesteps")[0]));
   const auto inverse = mid.i64(case_name + ".mid.inverse_indices");
   for (std::size_t row = 0; row < rows; ++row) EXPECT_EQ(c.timesteps.index[row], inverse[row]) << "row " << row;

@@ -18,7 +18,8 @@ std::vector<std::string> text_only_cases() {
   for (const auto& entry : std::filesystem::directory_iterator(golden::path("text"))) {
     if (entry.path().extension() != ".safetensors") continue;
     const golden::Tensors file("text/" + entry.path().filename().string());
-    if (file.has("input_ids") && !file.has("pixel_values") && !file.has("pixel_values_videos")) cases.push_back(entry.path().stem().string());
+    if (file.has("input_ids") && !file.has("pixel_values") && !file.has("pixel_values_videos"))
+      cases.push_back(entry.path().stem().string());
   }
   std::sort(cases.begin(), cases.end());
   return cases;

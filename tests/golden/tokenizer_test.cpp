@@ -66,7 +66,9 @@ std::vector<PromptReference> references_of(const nlohmann::json& input) {
   for (const auto& given : input.at(pipeline ? "blocks" : "references")) {
     const auto type = given.at("type").get<std::string>();
     PromptReference one;
-    one.kind = type == "image" ? PromptReference::Kind::image : type == "audio" ? PromptReference::Kind::audio : PromptReference::Kind::video;
+    one.kind = type == "image"   ? PromptReference::Kind::image
+               : type == "audio" ? PromptReference::Kind::audio
+                                 : PromptReference::Kind::video;
     if (one.kind == PromptReference::Kind::video) {
       one.frames = given.at(pipeline ? "prepared_frames" : "frames_24fps");
       one.with_sound = type == "video_audio" && (!pipeline || given.at("ref_audio_t").get<int>() > 0);

@@ -5,9 +5,9 @@
 #include "base/torch_generator.h"
 #include "support/golden.h"
 
-#include <cmath>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <cmath>
 #include <map>
 
 namespace tritium::video_vae {
@@ -102,7 +102,8 @@ void expect_case(const std::string& name, const nlohmann::json& expect, std::spa
   std::size_t outliers = 0;
   for (std::size_t i = 0; i < actual.size(); ++i)
     if (!(std::abs(static_cast<double>(actual[i]) - static_cast<double>(expected[i])) <= tolerance)) ++outliers;
-  golden::expect_within(fmt::format("{} share beyond {:g}", name, tolerance), static_cast<double>(outliers) / static_cast<double>(actual.size()), allowed);
+  golden::expect_within(fmt::format("{} share beyond {:g}", name, tolerance),
+                        static_cast<double>(outliers) / static_cast<double>(actual.size()), allowed);
 }
 
 class GoldenVideoEncoder : public ::testing::TestWithParam<bool> {
@@ -177,7 +178,8 @@ std::vector<float> channels_first(const Stage& stage, std::size_t first, std::si
   std::vector<float> out;
   for (std::size_t c = first; c < first + channels; ++c)
     for (std::size_t t = 0; t < frames; ++t)
-      for (std::size_t i = 0; i < stage.height * stage.width; ++i) out.push_back(stage.values[t * stage.frame_values() + i * stage.channels + c]);
+      for (std::size_t i = 0; i < stage.height * stage.width; ++i)
+        out.push_back(stage.values[t * stage.frame_values() + i * stage.channels + c]);
   return out;
 }
 
@@ -231,7 +233,8 @@ TEST_P(GoldenVideoEncoder, EveryStageMatchesTheReference) {
         ASSERT_NE(stage, stages.end()) << key << " is no intermediate of the encoder";
         ASSERT_GE(stage->second.frames(), static_cast<std::size_t>(shape[2])) << key;
         ASSERT_GE(stage->second.channels, first_channel + static_cast<std::size_t>(shape[1])) << key;
-        const auto actual = channels_first(stage->second, first_channel, static_cast<std::size_t>(shape[1]), static_cast<std::size_t>(shape[2]));
+        const auto actual =
+            channels_first(stage->second, first_channel, static_cast<std::size_t>(shape[1]), static_cast<std::size_t>(shape[2]));
         const auto expected = file.f32(key);
         golden::expect_within(label(key), golden::max_abs_diff(actual, expected), kStageTolerance);
         golden::expect_within(label(key) + " relative", golden::rel_l2(actual, expected), kStageRelativeTolerance);

@@ -1,8 +1,8 @@
 // Container cases of golden/weights: malformed files are refused, odd but valid ones and every dtype are read exactly.
 #include "support/golden.h"
 
-#include <cmath>
 #include <gtest/gtest.h>
+#include <cmath>
 #include <limits>
 
 namespace tritium {
@@ -46,8 +46,7 @@ void expect_tensors(const std::string& relative, const nlohmann::json& tensors) 
 
 TEST(GoldenWeights, UnusualButValidFilesAreRead) {
   const auto reference = golden::json("weights/quirks_valid/ref.json");
-  for (const auto& [stem, tensors] : reference.items())
-    expect_tensors("weights/quirks_valid/" + stem + ".safetensors", tensors);
+  for (const auto& [stem, tensors] : reference.items()) expect_tensors("weights/quirks_valid/" + stem + ".safetensors", tensors);
 }
 
 TEST(GoldenWeights, EveryDtypeIsRead) { expect_tensors("weights/dtype_zoo/zoo.safetensors", golden::json("weights/dtype_zoo/ref.json")); }

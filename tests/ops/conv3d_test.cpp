@@ -5,9 +5,9 @@
 #include "kernels/cpu/conv3d.h"
 #include "ops/support.h"
 
+#include <gtest/gtest.h>
 #include <algorithm>
 #include <cmath>
-#include <gtest/gtest.h>
 #include <thread>
 
 namespace tritium::ops {
@@ -49,7 +49,8 @@ struct Problem {
         from += (row * shape.width + reflected(column * shape.space_stride - margin + tap % 3, shape.width)) * shape.in;
         for (std::int64_t o = 0; o < shape.out; ++o)
           for (std::int64_t c = 0; c < shape.in; ++c)
-            out.add(index(i * shape.out + o), static_cast<double>(from[c]) * static_cast<double>(torch_weights[index((o * shape.in + c) * 27 + tap)]));
+            out.add(index(i * shape.out + o),
+                    static_cast<double>(from[c]) * static_cast<double>(torch_weights[index((o * shape.in + c) * 27 + tap)]));
       }
     }
     return out;
@@ -58,7 +59,8 @@ struct Problem {
   [[nodiscard]] std::vector<float> run_kernel(cpu::Isa isa, int threads = 1, bool with_bias = true) const {
     const cpu::Conv3d kernel(shape, isa);
     std::vector<float> y(index(shape.positions() * shape.out) + kGuard, kUnwritten);
-    const cpu::Conv3dArguments arguments{x.data(), has_before ? before.data() : nullptr, weights.data(), with_bias ? bias.data() : nullptr, y.data()};
+    const cpu::Conv3dArguments arguments{x.data(), has_before ? before.data() : nullptr, weights.data(), with_bias ? bias.data() : nullptr,
+                                         y.data()};
     std::vector<std::jthread> workers;
     for (int t = 0; t < threads; ++t) workers.emplace_back([&, t] { kernel.compute(t, threads, arguments); });
     workers.clear();
@@ -93,7 +95,8 @@ struct Problem {
 double tolerance(const Conv3dShape& s) { return 2.5e-7 * std::sqrt(static_cast<double>(27 * s.in) + 16.0); }
 
 std::string text(const Conv3dShape& s, bool before) {
-  return ::testing::PrintToString(std::vector<std::int64_t>{s.in, s.out, s.width, s.height, s.frames, s.space_stride, s.time_stride, s.phase}) +
+  return ::testing::PrintToString(
+             std::vector<std::int64_t>{s.in, s.out, s.width, s.height, s.frames, s.space_stride, s.time_stride, s.phase}) +
          (before ? " with frames before" : "");
 }
 
@@ -110,7 +113,8 @@ TEST(Conv3dKernel, OutputChannels) {
 
 // Terms of the sum that end within a tap, a line of taps or a slice.
 TEST(Conv3dKernel, InputChannels) {
-  for (const std::int64_t in : {1, 2, 3, 7, 8, 9, 10, 28, 29, 32, 85, 86, 128, 255, 256, 257, 600}) expect_correct({in, 5, 4, 3, 2}, in % 2 == 0);
+  for (const std::int64_t in : {1, 2, 3, 7, 8, 9, 10, 28, 29, 32, 85, 86, 128, 255, 256, 257, 600})
+    expect_correct({in, 5, 4, 3, 2}, in % 2 == 0);
 }
 
 TEST(Conv3dKernel, Sizes) {
@@ -152,12 +156,14 @@ TEST(Conv3dKernel, ResultDoesNotDependOnTheNumberOfThreads) {
 class Conv3dTest : public BothPaths {};
 
 TEST_P(Conv3dTest, ChannelsSizesAndFrames) {
-  for (const auto& [in, out] : {std::pair{3, 32}, std::pair{1, 1}, std::pair{24, 40}, std::pair{40, 24}, std::pair{64, 48}, std::pair{130, 70}})
+  for (const auto& [in, out] :
+       {std::pair{3, 32}, std::pair{1, 1}, std::pair{24, 40}, std::pair{40, 24}, std::pair{64, 48}, std::pair{130, 70}})
     for (const auto& [width, height] : {std::pair{2, 2}, std::pair{8, 6}, std::pair{3, 5}})
       for (const std::int64_t frames : {1, 2, 4})
         for (const bool before : {false, true}) {
           const Problem problem({in, out, width, height, frames}, before);
-          EXPECT_LE(scaled_error(problem.run_operation(device()), problem.expected()), tolerance(problem.shape)) << text(problem.shape, before);
+          EXPECT_LE(scaled_error(problem.run_operation(device()), problem.expected()), tolerance(problem.shape))
+              << text(problem.shape, before);
         }
 }
 
@@ -168,7 +174,8 @@ TEST_P(Conv3dTest, StridesAndPhases) {
         for (std::int64_t phase = 0; phase < std::min(time, frames); ++phase)
           for (const bool before : {false, true}) {
             const Problem problem({6, 10, 8, 4, frames, space, time, phase}, before);
-            EXPECT_LE(scaled_error(problem.run_operation(device()), problem.expected()), tolerance(problem.shape)) << text(problem.shape, before);
+            EXPECT_LE(scaled_error(problem.run_operation(device()), problem.expected()), tolerance(problem.shape))
+                << text(problem.shape, before);
           }
 }
 
@@ -178,7 +185,8 @@ TEST_P(Conv3dTest, LimitOfTheUnfoldedInput) {
     for (const std::int64_t rows : {0, 1, 3, 4, 100}) {
       const Problem problem({7, 9, 8, 14, 4, space, 2, 1}, true);
       const std::int64_t row = 9 * problem.shape.in * problem.shape.output_width() * (problem.shape.frames + 2);
-      EXPECT_LE(scaled_error(problem.run_operation(device(), rows * row + row / 2), problem.expected()), tolerance(problem.shape)) << space << ' ' << rows;
+      EXPECT_LE(scaled_error(problem.run_operation(device(), rows * row + row / 2), problem.expected()), tolerance(problem.shape))
+          << space << ' ' << rows;
     }
 }
 

@@ -4,9 +4,9 @@
 #include "ops/strided_conv1d.h"
 #include "ops/support.h"
 
+#include <gtest/gtest.h>
 #include <algorithm>
 #include <cmath>
-#include <gtest/gtest.h>
 #include <thread>
 
 namespace tritium::ops {
@@ -31,7 +31,8 @@ struct Signal {
     for (std::size_t i = 0; i < x.size(); ++i) {
       const std::size_t c = i / index(length);
       const float angle = frequency[c] * x[i];  // rounded, as in the reference
-      out.push_back(static_cast<double>(x[i]) + std::pow(std::sin(static_cast<double>(angle)), 2) * static_cast<double>(inverse_magnitude[c]));
+      out.push_back(static_cast<double>(x[i]) +
+                    std::pow(std::sin(static_cast<double>(angle)), 2) * static_cast<double>(inverse_magnitude[c]));
     }
     return out;
   }
@@ -84,7 +85,9 @@ TEST_P(EncoderSignalTest, PointwiseSnake) {
       const Signal signal(length, channels);
       Weights weights(device());
       const PointwiseSnake layer{weights.add(signal.frequency, {channels}), weights.add(signal.inverse_magnitude, {channels})};
-      const auto y = evaluate(device(), [&](Graph& graph) { return pointwise_snake(graph, layer, graph.input("x", signal.x, {length, channels})); });
+      const auto y = evaluate(device(), [&](Graph& graph) {
+        return pointwise_snake(graph, layer, graph.input("x", signal.x, {length, channels}));
+      });
       EXPECT_LE(absolute_error(y, signal.expected()), 2e-6) << length << ' ' << channels;
     }
 }
@@ -92,8 +95,8 @@ TEST_P(EncoderSignalTest, PointwiseSnake) {
 // --- convolution ------------------------------------------------------------------------------------------------------------------
 
 // Straight from the definition, with the weights in torch's order: kernel 2·stride, padding ceil(stride/2).
-Expected strided_reference(std::span<const float> x, std::span<const float> w, std::span<const float> bias, std::int64_t in, std::int64_t out,
-                           std::int64_t length, std::int64_t stride) {
+Expected strided_reference(std::span<const float> x, std::span<const float> w, std::span<const float> bias, std::int64_t in,
+                           std::int64_t out, std::int64_t length, std::int64_t stride) {
   const std::int64_t kernel = 2 * stride, padding = (stride + 1) / 2, samples = (length + 2 * padding - kernel) / stride + 1;
   Expected y(index(out * samples));
   for (std::int64_t o = 0; o < out; ++o)
@@ -103,7 +106,8 @@ Expected strided_reference(std::span<const float> x, std::span<const float> w, s
         for (std::int64_t k = 0; k < kernel; ++k) {
           const std::int64_t at = t * stride + k - padding;
           if (at < 0 || at >= length) continue;
-          y.add(index(o * samples + t), static_cast<double>(x[index(i * length + at)]) * static_cast<double>(w[index((o * in + i) * kernel + k)]));
+          y.add(index(o * samples + t),
+                static_cast<double>(x[index(i * length + at)]) * static_cast<double>(w[index((o * in + i) * kernel + k)]));
         }
     }
   return y;
@@ -123,7 +127,8 @@ TEST_P(EncoderSignalTest, StridedConvolution) {
           EXPECT_EQ(result->ne[0], groups);
           return result;
         });
-        EXPECT_LE(scaled_error(y, strided_reference(x, w, bias, in, out, length, stride)), 2e-6) << stride << ' ' << in << "->" << out << ' ' << groups;
+        EXPECT_LE(scaled_error(y, strided_reference(x, w, bias, in, out, length, stride)), 2e-6)
+            << stride << ' ' << in << "->" << out << ' ' << groups;
       }
 }
 

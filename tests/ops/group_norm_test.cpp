@@ -3,8 +3,8 @@
 
 #include "ops/support.h"
 
-#include <cmath>
 #include <gtest/gtest.h>
+#include <cmath>
 
 namespace tritium::ops {
 namespace {
@@ -42,7 +42,8 @@ std::vector<double> reference(const Shape& s, std::span<const float> x, std::spa
   return out;
 }
 
-std::vector<float> run(Device& device, const Shape& s, std::span<const float> x, std::span<const float> weight, std::span<const float> bias) {
+std::vector<float> run(Device& device, const Shape& s, std::span<const float> x, std::span<const float> weight,
+                       std::span<const float> bias) {
   Weights weights(device);
   ggml_tensor* w = weights.add(weight, {s.channels});
   ggml_tensor* b = weights.add(bias, {s.channels});
@@ -54,13 +55,16 @@ std::vector<float> run(Device& device, const Shape& s, std::span<const float> x,
 class GroupNormTest : public BothPaths {};
 
 TEST_P(GroupNormTest, ChannelsGroupsAndSizes) {
-  for (const auto& [channels, groups] : {std::pair{32, 32}, std::pair{64, 32}, std::pair{3, 1}, std::pair{5, 5}, std::pair{128, 32}, std::pair{1024, 32}})
+  for (const auto& [channels, groups] :
+       {std::pair{32, 32}, std::pair{64, 32}, std::pair{3, 1}, std::pair{5, 5}, std::pair{128, 32}, std::pair{1024, 32}})
     for (const auto& [width, height] : {std::pair{1, 1}, std::pair{2, 2}, std::pair{7, 5}, std::pair{33, 32}})
       for (const std::int64_t frames : {1, 3}) {
         const Shape s{channels, groups, width, height, frames};
         std::vector<float> x = random_values(s.values(), 1, 3.0f);
-        for (std::size_t i = 0; i < x.size(); ++i) x[i] += static_cast<float>(i / (x.size() / static_cast<std::size_t>(frames))) * 5.0f;  // frames differ
-        const std::vector<float> weight = random_values(static_cast<std::size_t>(channels), 2), bias = random_values(static_cast<std::size_t>(channels), 3);
+        for (std::size_t i = 0; i < x.size(); ++i)
+          x[i] += static_cast<float>(i / (x.size() / static_cast<std::size_t>(frames))) * 5.0f;  // frames differ
+        const std::vector<float> weight = random_values(static_cast<std::size_t>(channels), 2),
+                                 bias = random_values(static_cast<std::size_t>(channels), 3);
         EXPECT_LE(absolute_error(run(device(), s, x, weight, bias), reference(s, x, weight, bias)), 1e-5)
             << channels << '/' << groups << ' ' << width << 'x' << height << 'x' << frames;
       }

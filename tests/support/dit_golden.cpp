@@ -32,7 +32,8 @@ VideoLatentShape video_shape(const std::vector<std::int64_t>& dims) {
   return {at(4), at(3), at(2), at(1)};
 }
 
-PackingRequest packing_request(const nlohmann::json& description, const VideoLatentShape& video, int audio_latents, std::vector<Modality> text_tags) {
+PackingRequest packing_request(const nlohmann::json& description, const VideoLatentShape& video, int audio_latents,
+                               std::vector<Modality> text_tags) {
   PackingRequest request;
   request.text_tags = std::move(text_tags);
   request.video = video;

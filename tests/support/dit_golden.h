@@ -17,7 +17,8 @@ std::vector<DitFile> dit_files();
 std::unique_ptr<Dit> load_dit(Device& device, const DitFile& file);
 
 // Latent shapes and conditions of one case of a packing description ("keyframe_indices", "refs", ...).
-PackingRequest packing_request(const nlohmann::json& description, const VideoLatentShape& video, int audio_latents, std::vector<Modality> text_tags);
+PackingRequest packing_request(const nlohmann::json& description, const VideoLatentShape& video, int audio_latents,
+                               std::vector<Modality> text_tags);
 
 // Video shape from a latent tensor's dimensions [1?, channels, T, H, W].
 VideoLatentShape video_shape(const std::vector<std::int64_t>& dims);

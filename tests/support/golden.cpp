@@ -2,11 +2,11 @@
 
 #include "base/files.h"
 
+#include <gtest/gtest.h>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <gtest/gtest.h>
 #include <limits>
 
 namespace tritium::golden {
@@ -80,11 +80,15 @@ std::vector<std::int64_t> Tensors::i64(const std::string& key) const {
   const TensorInfo& tensor = info(key);
   const auto bytes = bytes_or_die(checkpoint_, tensor);
   switch (tensor.dtype) {
-    case DType::i64: return cast_all<std::int64_t, std::int64_t>(bytes);
-    case DType::i32: return cast_all<std::int32_t, std::int64_t>(bytes);
+    case DType::i64:
+      return cast_all<std::int64_t, std::int64_t>(bytes);
+    case DType::i32:
+      return cast_all<std::int32_t, std::int64_t>(bytes);
     case DType::u8:
-    case DType::boolean: return cast_all<std::uint8_t, std::int64_t>(bytes);
-    default: die(file_ + ": '" + key + "' does not hold integers");
+    case DType::boolean:
+      return cast_all<std::uint8_t, std::int64_t>(bytes);
+    default:
+      die(file_ + ": '" + key + "' does not hold integers");
   }
 }
 

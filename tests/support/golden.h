@@ -26,9 +26,9 @@ class Tensors {
   [[nodiscard]] bool has(const std::string& key) const { return checkpoint_.find(key) != nullptr; }
   [[nodiscard]] std::vector<std::string> names() const { return checkpoint_.names(); }
   [[nodiscard]] std::vector<std::int64_t> shape(const std::string& key) const;
-  [[nodiscard]] std::vector<float> f32(const std::string& key) const;          // any dtype widened
-  [[nodiscard]] std::vector<std::int64_t> i64(const std::string& key) const;   // I32, I64, U8, BOOL
-  [[nodiscard]] std::vector<double> f64(const std::string& key) const;         // F64 or anything widened
+  [[nodiscard]] std::vector<float> f32(const std::string& key) const;         // any dtype widened
+  [[nodiscard]] std::vector<std::int64_t> i64(const std::string& key) const;  // I32, I64, U8, BOOL
+  [[nodiscard]] std::vector<double> f64(const std::string& key) const;        // F64 or anything widened
   [[nodiscard]] const Checkpoint& checkpoint() const { return checkpoint_; }
 
  private:

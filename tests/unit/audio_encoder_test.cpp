@@ -3,9 +3,9 @@
 
 #include "model/audio_vae/decoder.h"
 
+#include <gtest/gtest.h>
 #include <algorithm>
 #include <cmath>
-#include <gtest/gtest.h>
 #include <limits>
 #include <numbers>
 #include <numeric>

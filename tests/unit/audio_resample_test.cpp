@@ -1,9 +1,9 @@
 // The audio resampler against the definition with all its taps, for any pair of rates and any cutting of the signal.
 #include "media/audio_resample.h"
 
+#include <gtest/gtest.h>
 #include <algorithm>
 #include <cmath>
-#include <gtest/gtest.h>
 #include <numbers>
 #include <numeric>
 #include <random>
@@ -70,7 +70,8 @@ TEST(AudioResample, EqualRatesChangeNothing) {
 
 TEST(AudioResample, PiecesDoNotChangeABit) {
   const std::vector<float> x = noise(20000);
-  for (const auto& [from, to] : {std::pair{44100, 32000}, std::pair{16000, 32000}, std::pair{96000, 32000}, std::pair{31999, 32000}, std::pair{32000, 32000}}) {
+  for (const auto& [from, to] :
+       {std::pair{44100, 32000}, std::pair{16000, 32000}, std::pair{96000, 32000}, std::pair{31999, 32000}, std::pair{32000, 32000}}) {
     const std::vector<float> whole = resampled(x, from, to);
     AudioResampler resampler = AudioResampler::create(from, to).value();
     for (const std::size_t piece : {1u, 13u, 4096u}) {  // one resampler after the other signal
@@ -87,7 +88,8 @@ TEST(AudioResample, PiecesDoNotChangeABit) {
 TEST(AudioResample, AToneStaysItselfAndOneAboveTheBandIsTakenOut) {
   const auto tone = [](double hertz, int rate) {
     std::vector<float> out(static_cast<std::size_t>(rate / 4));
-    for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<float>(std::sin(2 * std::numbers::pi * hertz * static_cast<double>(i) / rate));
+    for (std::size_t i = 0; i < out.size(); ++i)
+      out[i] = static_cast<float>(std::sin(2 * std::numbers::pi * hertz * static_cast<double>(i) / rate));
     return out;
   };
   const auto inner = [](const std::vector<float>& v) { return std::vector(v.begin() + 200, v.end() - 200); };

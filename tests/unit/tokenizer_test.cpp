@@ -345,7 +345,7 @@ TEST_F(Presentations, PadTokensInThePrompt) {
     ASSERT_TRUE(built.ok());
     EXPECT_EQ(built->warnings.size(), 1u);
     EXPECT_EQ(built->positions.back(), (TokenPosition{static_cast<int>(built->ids.size()) - 1, static_cast<int>(built->ids.size()) - 1,
-                                                 static_cast<int>(built->ids.size()) - 1}));
+                                                      static_cast<int>(built->ids.size()) - 1}));
     EXPECT_TRUE(present_ref2va(tokenizer_, prompt, std::vector{audio()}).ok());
   }
 }

@@ -6,9 +6,9 @@
 #include "model/video_vae/pixels.h"
 #include "weights/dtype.h"
 
+#include <gtest/gtest.h>
 #include <algorithm>
 #include <cmath>
-#include <gtest/gtest.h>
 #include <limits>
 #include <map>
 #include <random>
@@ -56,7 +56,8 @@ TEST(VideoEncodeSchedule, TooFewFramesAreRefusedWithTheLeastNumber) {
 }
 
 TEST(VideoEncodeSchedule, EveryFrameCountIsTakenWithoutCutting) {
-  for (const auto& [frames, tokens] : {std::pair{1, 2}, std::pair{5, 2}, std::pair{17, 2}, std::pair{18, 7}, std::pair{34, 7}, std::pair{35, 12}}) {
+  for (const auto& [frames, tokens] :
+       {std::pair{1, 2}, std::pair{5, 2}, std::pair{17, 2}, std::pair{18, 7}, std::pair{34, 7}, std::pair{35, 12}}) {
     const auto schedule = schedule_encode(kReleased, frames, FrameRule::every_frame);
     ASSERT_TRUE(schedule.ok());
     EXPECT_EQ(schedule->tokens, tokens) << frames;
@@ -69,8 +70,8 @@ TEST(VideoEncodeSchedule, ContinuedVideos) {
   struct Row {
     int frames, black, tokens, drawn;
   };
-  for (const Row& row : {Row{1, 0, 1, 5}, Row{2, 3, 2, 5}, Row{13, 0, 4, 5}, Row{14, 3, 5, 5}, Row{17, 0, 5, 5}, Row{18, 0, 6, 10}, Row{19, 3, 7, 10},
-                         Row{30, 0, 9, 10}, Row{33, 1, 10, 10}}) {
+  for (const Row& row : {Row{1, 0, 1, 5}, Row{2, 3, 2, 5}, Row{13, 0, 4, 5}, Row{14, 3, 5, 5}, Row{17, 0, 5, 5}, Row{18, 0, 6, 10},
+                         Row{19, 3, 7, 10}, Row{30, 0, 9, 10}, Row{33, 1, 10, 10}}) {
     const auto schedule = schedule_encode(kReleased, row.frames, FrameRule::continuation);
     ASSERT_TRUE(schedule.ok());
     EXPECT_EQ(-schedule->clips.front().first_frame, row.black) << row.frames;
@@ -89,7 +90,8 @@ TEST(VideoPosterior, SamplesAreRoundedToFloat16AndVariancesBounded) {
     moments.values[i] = 0.1f * static_cast<float>(i);
     moments.values[count + i] = i % 2 == 0 ? -1000.0f : 0.0f;  // a variance of e^-30, and of 1
   }
-  const TokenGrid sample = choose_latents(moments, Posterior::sampled, moments.tokens), mean = choose_latents(moments, Posterior::mean, moments.tokens);
+  const TokenGrid sample = choose_latents(moments, Posterior::sampled, moments.tokens),
+                  mean = choose_latents(moments, Posterior::mean, moments.tokens);
   const std::vector<float> noise = posterior_noise(count);
   ASSERT_EQ(sample.planes, 2);
   ASSERT_EQ(sample.values.size(), count);
@@ -128,7 +130,8 @@ std::vector<std::uint8_t> drawn(int frames, int height, int width) {
   for (int t = 0; t < frames; ++t)
     for (int y = 0; y < height; ++y)
       for (int x = 0; x < width; ++x) {
-        const double cx = width * (0.3 + 0.4 * t / std::max(1, frames - 1)), inside = std::hypot(x - cx, y - 0.5 * height) < 0.22 * height ? 1 : 0;
+        const double cx = width * (0.3 + 0.4 * t / std::max(1, frames - 1)),
+                     inside = std::hypot(x - cx, y - 0.5 * height) < 0.22 * height ? 1 : 0;
         const double back[] = {30.0 + 20.0 * y / height, 60.0, 180.0}, front[] = {215.0, 40.0, 35.0};
         for (int c = 0; c < 3; ++c) rgb.push_back(static_cast<std::uint8_t>(back[c] + inside * (front[c] - back[c])));
       }
@@ -155,12 +158,14 @@ TokenGrid video_of(const VideoEncoder& encoder, std::span<const std::uint8_t> rg
 
 // Largest difference over the tokens first_a.. of a and first_b.. of b.
 double token_difference(const TokenGrid& a, int first_a, const TokenGrid& b, int first_b, int tokens) {
-  const std::size_t positions = static_cast<std::size_t>(a.height) * static_cast<std::size_t>(a.width), count = static_cast<std::size_t>(tokens) * positions;
+  const std::size_t positions = static_cast<std::size_t>(a.height) * static_cast<std::size_t>(a.width),
+                    count = static_cast<std::size_t>(tokens) * positions;
   double worst = 0;
   for (std::size_t p = 0; p < static_cast<std::size_t>(a.planes); ++p)
     for (std::size_t i = 0; i < count; ++i)
-      worst = std::max(worst, std::abs(static_cast<double>(a.values[p * a.plane_values() + static_cast<std::size_t>(first_a) * positions + i]) -
-                                       static_cast<double>(b.values[p * b.plane_values() + static_cast<std::size_t>(first_b) * positions + i])));
+      worst = std::max(worst,
+                       std::abs(static_cast<double>(a.values[p * a.plane_values() + static_cast<std::size_t>(first_a) * positions + i]) -
+                                static_cast<double>(b.values[p * b.plane_values() + static_cast<std::size_t>(first_b) * positions + i])));
   return worst;
 }
 
@@ -168,7 +173,8 @@ TEST(VideoEncoderDemo, TokensOfAClipDependOnEarlierFramesOnly) {
   const auto device = open();
   const VideoEncoder encoder = load(*device);
   const auto rgb = noisy(39u * 48 * 32 * 3, 1);
-  const TokenGrid whole = video_of(encoder, rgb, 39, 48, 32), short_one = video_of(encoder, rgb, 22, 48, 32), five = video_of(encoder, rgb, 5, 48, 32);
+  const TokenGrid whole = video_of(encoder, rgb, 39, 48, 32), short_one = video_of(encoder, rgb, 22, 48, 32),
+                  five = video_of(encoder, rgb, 5, 48, 32);
   EXPECT_EQ(whole.tokens, 12);
   EXPECT_EQ(token_difference(whole, 0, short_one, 0, 7), 0);
   EXPECT_EQ(token_difference(whole, 0, five, 0, 2), 0);
@@ -198,7 +204,8 @@ TEST(VideoEncoderDemo, PicturesAreCroppedToTheTopLeft) {
   const VideoEncoder encoder = load(*device);
   const auto rgb = noisy(47u * 63 * 3, 3);
   std::vector<std::uint8_t> cropped;
-  for (int y = 0; y < 32; ++y) cropped.insert(cropped.end(), rgb.begin() + std::ptrdiff_t{y} * 63 * 3, rgb.begin() + std::ptrdiff_t{y} * 63 * 3 + 48 * 3);
+  for (int y = 0; y < 32; ++y)
+    cropped.insert(cropped.end(), rgb.begin() + std::ptrdiff_t{y} * 63 * 3, rgb.begin() + std::ptrdiff_t{y} * 63 * 3 + 48 * 3);
   const TokenGrid all = image_of(encoder, rgb, 47, 63), part = image_of(encoder, cropped, 32, 48);
   EXPECT_EQ(all.height, 2);
   EXPECT_EQ(all.width, 3);
@@ -219,7 +226,8 @@ TEST(VideoEncoderDemo, SmallPicturesAndWrongSizesAreRefused) {
   EXPECT_EQ(encoder.encode_image({64, 60, rgb}, Posterior::mean).error().code, ErrorCode::failure);
   const auto too_short = encoder.encode_video(frames_in_memory(rgb, 21, 64, 64), FrameRule::reference, Posterior::mean);
   EXPECT_EQ(too_short.error().field, "frames");
-  EXPECT_FALSE(encoder.encode_video(frames_in_memory(rgb, 22, 64, 64), FrameRule::reference, Posterior::mean).ok()) << "fewer values than frames";
+  EXPECT_FALSE(encoder.encode_video(frames_in_memory(rgb, 22, 64, 64), FrameRule::reference, Posterior::mean).ok())
+      << "fewer values than frames";
 }
 
 TEST(VideoEncoderDemo, FramesAreReadOnceAndInOrder) {
@@ -247,7 +255,8 @@ TEST(VideoEncoderDemo, EveryEncodeDrawsTheSameNoise) {
   const auto device = open();
   const VideoEncoder encoder = load(*device);
   const auto rgb = drawn(1, 64, 96);
-  const auto first = encoder.encode_image({96, 64, rgb}, Posterior::sampled), second = encoder.encode_image({96, 64, rgb}, Posterior::sampled);
+  const auto first = encoder.encode_image({96, 64, rgb}, Posterior::sampled),
+             second = encoder.encode_image({96, 64, rgb}, Posterior::sampled);
   EXPECT_EQ(first->values, second->values);
   EXPECT_NE(first->values, encoder.encode_image({96, 64, rgb}, Posterior::mean)->values);
 }
@@ -336,7 +345,8 @@ TEST(VideoEncoderDemo, MemoryIsAsAnnounced) {
     ASSERT_TRUE(done.ok());
     const auto announced = static_cast<double>(VideoEncoder::working_bytes(config, 256, 256, video));
     const auto activations = static_cast<double>(device->working_bytes());  // without the frames that are kept between steps
-    std::printf("%s of 256x256: %.1f MB announced, %.1f MB of activations\n", video ? "video" : "picture", announced / 1e6, activations / 1e6);
+    std::printf("%s of 256x256: %.1f MB announced, %.1f MB of activations\n", video ? "video" : "picture", announced / 1e6,
+                activations / 1e6);
     EXPECT_GE(announced, activations);
     EXPECT_LE(announced, (video ? 2.0 : 1.1) * activations);
   }
@@ -394,7 +404,8 @@ TEST(VideoEncoderDemo, EncodedPicturesAndClipsComeBack) {
   }
   ASSERT_GT(clips.size(), 1u);
   for (const auto& [name, rgb] : clips) {
-    const double picture = trip.picture(rgb, Posterior::mean), clip = trip.clip(rgb, Posterior::mean), sampled = trip.clip(rgb, Posterior::sampled);
+    const double picture = trip.picture(rgb, Posterior::mean), clip = trip.clip(rgb, Posterior::mean),
+                 sampled = trip.clip(rgb, Posterior::sampled);
     std::printf("%s there and back: picture %.1f dB, clip %.1f dB, clip of a sample %.1f dB\n", name.c_str(), picture, clip, sampled);
     EXPECT_GE(picture, 15.0) << name;
     EXPECT_GE(clip, 15.0) << name;

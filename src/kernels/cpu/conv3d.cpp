@@ -9,8 +9,8 @@ namespace tritium::cpu {
 namespace {
 
 // A unit's weights of one depth and its sums should stay in the second-level cache.
-constexpr std::int64_t kGroup = 128;        // output channels per unit
-constexpr std::int64_t kBlockStep = 42;     // positions; a whole number of tiles of every instruction set
+constexpr std::int64_t kGroup = 128;     // output channels per unit
+constexpr std::int64_t kBlockStep = 42;  // positions; a whole number of tiles of every instruction set
 constexpr std::int64_t kLargestBlock = 10 * kBlockStep;
 constexpr std::int64_t kSmallestBlock = 2 * kBlockStep;
 constexpr std::int64_t kWantedUnits = 16;  // so that every thread of a common machine has something to do
@@ -106,7 +106,8 @@ class Unit {
   void list_positions(std::int64_t first, std::int64_t count) {
     const std::int64_t width = shape_.output_width(), height = shape_.output_height();
     scratch_.positions.clear();
-    for (std::int64_t i = first; i < first + count; ++i) scratch_.positions.push_back({i / (width * height), i / width % height, i % width});
+    for (std::int64_t i = first; i < first + count; ++i)
+      scratch_.positions.push_back({i / (width * height), i / width % height, i % width});
   }
 
   [[nodiscard]] std::int64_t input_frame(std::int64_t time, std::int64_t tap) const {
@@ -126,7 +127,8 @@ class Unit {
     for (std::int64_t tile = 0; tile < tiles; ++tile)
       for (std::int64_t panel = 0; panel < panels_; ++panel)
         for (std::int64_t row = 0; row < kernel_.rows; ++row)
-          std::copy_n(arguments_.bias + first_channel_ + panel * kernel_.columns, columns_of(panel), sums_of(tile, panel) + row * kernel_.columns);
+          std::copy_n(arguments_.bias + first_channel_ + panel * kernel_.columns, columns_of(panel),
+                      sums_of(tile, panel) + row * kernel_.columns);
   }
 
   [[nodiscard]] std::int64_t columns_of(std::int64_t panel) const { return std::min(kernel_.columns, channels_ - panel * kernel_.columns); }
@@ -158,7 +160,8 @@ class Unit {
     const std::int64_t frame = input_frame(at.time, piece.time), frame_values = shape_.width * shape_.height * shape_.in;
     if (frame < 0 && arguments_.before == nullptr) return std::fill_n(to, piece.count, 0.0f);
     const float* from = frame < 0 ? arguments_.before + (frame + kConv3dPast) * frame_values : arguments_.x + frame * frame_values;
-    const std::int64_t y = reflected(at.y * shape_.space_stride - margin_ + piece.y, shape_.height), x = reflected(left + piece.x, shape_.width);
+    const std::int64_t y = reflected(at.y * shape_.space_stride - margin_ + piece.y, shape_.height),
+                       x = reflected(left + piece.x, shape_.width);
     return std::copy_n(from + (y * shape_.width + x) * shape_.in + piece.channel, piece.count, to);
   }
 

@@ -10,9 +10,9 @@
 
 namespace tritium::cpu {
 
-inline constexpr std::int64_t kConv3dSize = 3;                                       // in time and space
+inline constexpr std::int64_t kConv3dSize = 3;                                        // in time and space
 inline constexpr std::int64_t kConv3dTaps = kConv3dSize * kConv3dSize * kConv3dSize;  // order: time, y, x
-inline constexpr std::int64_t kConv3dPast = kConv3dSize - 1;                         // frames before the current one
+inline constexpr std::int64_t kConv3dPast = kConv3dSize - 1;                          // frames before the current one
 
 struct Conv3dShape {
   std::int64_t in = 0, out = 0;                    // channels

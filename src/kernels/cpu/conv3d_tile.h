@@ -5,7 +5,7 @@
 
 namespace tritium::cpu {
 
-inline constexpr std::int64_t kConv3dDepth = 256;                 // terms that are added at a time
+inline constexpr std::int64_t kConv3dDepth = 256;                    // terms that are added at a time
 inline constexpr std::int64_t kConv3dRowStride = kConv3dDepth + 16;  // an odd number of cache lines spreads the rows
 
 // sums[rows][columns] += a[rows][depth] · b[depth][columns], depth <= kConv3dDepth; rows of `a` are kConv3dRowStride apart, `b` and

@@ -5,9 +5,9 @@
 #include "ops/norm.h"
 #include "ops/strided_conv1d.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <cmath>
-#include <fmt/format.h>
 #include <numbers>
 
 namespace tritium::audio_vae {
@@ -39,7 +39,9 @@ ggml_tensor* build_output(Graph& graph, const EncoderWeights& weights, const std
 }
 
 // The functions from here on work on rows [features, length].
-ggml_tensor* normalize(Graph& graph, const LayerNorm& norm, ggml_tensor* x) { return ops::layer_norm(graph, x, norm.weight, norm.bias, kLayerNormEps); }
+ggml_tensor* normalize(Graph& graph, const LayerNorm& norm, ggml_tensor* x) {
+  return ops::layer_norm(graph, x, norm.weight, norm.bias, kLayerNormEps);
+}
 
 ggml_tensor* build_attention(Graph& graph, const AttentionProjection& layer, std::int64_t heads, const std::string& name, ggml_tensor* x) {
   ggml_context* context = graph.context();
@@ -113,8 +115,8 @@ Result<std::uint64_t> AudioEncoder::check(const Checkpoint& checkpoint, const Au
   return loader.bytes();
 }
 
-Result<AudioEncoder> AudioEncoder::load(Device& device, const Checkpoint& checkpoint, const AudioVaeConfig& config, const CancelToken* cancel,
-                                        const LoadProgress& progress) {
+Result<AudioEncoder> AudioEncoder::load(Device& device, const Checkpoint& checkpoint, const AudioVaeConfig& config,
+                                        const CancelToken* cancel, const LoadProgress& progress) {
   TRITIUM_TRY(check_config(config));
   ParamLoader loader(checkpoint, kPartName, MatrixPrecision::f32);
   EncoderWeights weights = declare_encoder(loader, checkpoint, config);
@@ -140,9 +142,7 @@ Result<EncodedAudio> AudioEncoder::encode(std::span<const float> left, std::span
   out.length = latents_of_samples(config_, static_cast<std::int64_t>(left.size()));
   TRITIUM_TRY_ASSIGN(out.values, encode_channel("audio_vae.encoder.left", left, cancel, stage_done));
   std::vector<float> second = out.values;
-  if (!mono) {
-    TRITIUM_TRY_ASSIGN(second, encode_channel("audio_vae.encoder.right", right, cancel, stage_done));
-  }
+  if (!mono) { TRITIUM_TRY_ASSIGN(second, encode_channel("audio_vae.encoder.right", right, cancel, stage_done)); }
   out.values.insert(out.values.end(), second.begin(), second.end());
   return out;
 }

@@ -21,8 +21,8 @@ class AudioEncoder {
   // Checks names and shapes without loading; the result is the number of bytes load() will allocate on the device.
   static Result<std::uint64_t> check(const Checkpoint& checkpoint, const AudioVaeConfig& config);
   // `device` must outlive the encoder. The weights are kept in float32.
-  static Result<AudioEncoder> load(Device& device, const Checkpoint& checkpoint, const AudioVaeConfig& config, const CancelToken* cancel = nullptr,
-                                   const LoadProgress& progress = {});
+  static Result<AudioEncoder> load(Device& device, const Checkpoint& checkpoint, const AudioVaeConfig& config,
+                                   const CancelToken* cancel = nullptr, const LoadProgress& progress = {});
 
   [[nodiscard]] const AudioVaeConfig& config() const { return config_; }
 
@@ -31,8 +31,8 @@ class AudioEncoder {
 
   // The posterior means of sound at config().sampling_rate, equally many samples per channel, continued with zeros to whole latents. The
   // channels do not influence each other; for mono sound give the same samples twice, they are then encoded once.
-  // Errors: usage (field "audio") for no samples, channels of different lengths and samples that are not finite; rejected when a stage comes
-  // out not finite (channel and stage are named); interrupted; does_not_fit.
+  // Errors: usage (field "audio") for no samples, channels of different lengths and samples that are not finite; rejected when a stage
+  // comes out not finite (channel and stage are named); interrupted; does_not_fit.
   Result<EncodedAudio> encode(std::span<const float> left, std::span<const float> right, const CancelToken* cancel = nullptr,
                               const EncodeProgress& progress = {}) const;
 

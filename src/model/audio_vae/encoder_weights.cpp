@@ -4,8 +4,8 @@
 #include "model/audio_vae/weights.h"
 #include "ops/strided_conv1d.h"
 
-#include <algorithm>
 #include <fmt/format.h>
+#include <algorithm>
 
 namespace tritium::audio_vae {
 namespace {
@@ -80,8 +80,8 @@ EncoderStage declare_stage(Declaration& declare, const std::string& name, std::i
   for (std::size_t i = 0; i < kUnitDilations.size(); ++i) {
     const std::string unit = fmt::format("{}.block.{}.block", name, i);
     stage.units.push_back({declare.activation(unit + ".0", channels), declare.activation(unit + ".2", channels),
-                           declare.convolution(unit + ".1", channels, channels, kUnitKernel), declare.convolution(unit + ".3", channels, channels, 1),
-                           kUnitDilations[i]});
+                           declare.convolution(unit + ".1", channels, channels, kUnitKernel),
+                           declare.convolution(unit + ".3", channels, channels, 1), kUnitDilations[i]});
   }
   stage.activation = declare.activation(fmt::format("{}.block.{}", name, kUnitDilations.size()), channels);
   stage.down = declare.downsampling(fmt::format("{}.block.{}", name, kUnitDilations.size() + 1), channels, 2 * channels, rate);

@@ -104,7 +104,8 @@ DecoderWeights declare_decoder(ParamLoader& loader, const Checkpoint& checkpoint
   return out;
 }
 
-ggml_tensor* declare_transformed(ParamLoader& loader, const std::string& name, const Shape& shape, const Shape& stored, Transform transform) {
+ggml_tensor* declare_transformed(ParamLoader& loader, const std::string& name, const Shape& shape, const Shape& stored,
+                                 Transform transform) {
   loader.require(name, shape);
   return loader.computed(name, stored, [name, transform = std::move(transform)](const Checkpoint& file) -> Result<std::vector<float>> {
     TRITIUM_TRY_ASSIGN(std::vector<float> values, file.read_f32(name));
@@ -114,7 +115,8 @@ ggml_tensor* declare_transformed(ParamLoader& loader, const std::string& name, c
 
 ggml_tensor* declare_normalized_weight(ParamLoader& loader, const Checkpoint& checkpoint, const std::string& name, const Shape& shape,
                                        const Shape& stored, Transform transform) {
-  if (checkpoint.find(name + ".weight") != nullptr) return declare_transformed(loader, name + ".weight", shape, stored, std::move(transform));
+  if (checkpoint.find(name + ".weight") != nullptr)
+    return declare_transformed(loader, name + ".weight", shape, stored, std::move(transform));
   const std::string g_name = name + ".weight_g", v_name = name + ".weight_v";
   loader.require(g_name, {shape[0], 1, 1});
   loader.require(v_name, shape);

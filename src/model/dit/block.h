@@ -7,7 +7,8 @@
 namespace tritium {
 
 // Bidirectional self-attention with normalised q and k; `rotary` null for none. h [hidden, rows] -> [hidden, rows].
-ggml_tensor* dit_attention(Graph& graph, const DitConfig& config, const DitBlockWeights& block, ggml_tensor* h, const ops::RotaryTable* rotary);
+ggml_tensor* dit_attention(Graph& graph, const DitConfig& config, const DitBlockWeights& block, ggml_tensor* h,
+                           const ops::RotaryTable* rotary);
 
 // fc2(silu(gate)·up), a slice of rows at a time.
 ggml_tensor* dit_mlp(Graph& graph, const DitBlockWeights& block, ggml_tensor* h);

@@ -2,8 +2,8 @@
 
 #include "base/try.h"
 
-#include <array>
 #include <fmt/format.h>
+#include <array>
 #include <nlohmann/json.hpp>
 
 namespace tritium {
@@ -64,7 +64,8 @@ class ShapeReader {
     const std::string name = names_(official);
     const TensorInfo* info = checkpoint_.find(name);
     if (info == nullptr) return fail(fmt::format("tensor '{}' is missing", name));
-    if (info->shape.size() != rank) return fail(fmt::format("tensor '{}' is {}, expected {} dimensions", name, shape_text(info->shape), rank));
+    if (info->shape.size() != rank)
+      return fail(fmt::format("tensor '{}' is {}, expected {} dimensions", name, shape_text(info->shape), rank));
     if (info->shape[index] < 1) return fail(fmt::format("tensor '{}' is {}", name, shape_text(info->shape)));
     return info->shape[index];
   }
@@ -99,12 +100,11 @@ Result<void> apply_json(const nlohmann::json& json, DitConfig& c) {
     for (const char* key : {"rope_inv_freq_len", "rope_freq_dim"}) c.rope_frequencies = json.value(key, c.rope_frequencies);
     c.eps = json.value("norm_eps", c.eps);
     for (const char* key : {"qk_norm_eps", "final_norm_eps"})
-      if (json.value(key, c.eps) != c.eps) return bad(fmt::format("transformer config.json: '{}' differs from norm_eps, which is not supported", key));
+      if (json.value(key, c.eps) != c.eps)
+        return bad(fmt::format("transformer config.json: '{}' differs from norm_eps, which is not supported", key));
     if (const auto patch = json.find("patch_size"); patch != json.end() && *patch != nlohmann::json({1, 2, 2}))
       return bad("transformer config.json: patch_size is not [1, 2, 2]");
-  } catch (const nlohmann::json::exception& e) {
-    return bad(std::string("transformer config.json: ") + e.what());
-  }
+  } catch (const nlohmann::json::exception& e) { return bad(std::string("transformer config.json: ") + e.what()); }
   TRITIUM_TRY(compare(json, c.hidden, {"hidden_size"}));
   TRITIUM_TRY(compare(json, c.heads, {"num_attention_heads"}));
   TRITIUM_TRY(compare(json, c.head_dim, {"attention_head_dim"}));
@@ -124,9 +124,12 @@ Result<void> apply_json(const nlohmann::json& json, DitConfig& c) {
 
 const char* layout_name(DitLayout layout) {
   switch (layout) {
-    case DitLayout::interleaved: return "official (qkv interleaved per head)";
-    case DitLayout::plain: return "plain (q, k, v blocks)";
-    case DitLayout::diffusers: return "diffusers";
+    case DitLayout::interleaved:
+      return "official (qkv interleaved per head)";
+    case DitLayout::plain:
+      return "plain (q, k, v blocks)";
+    case DitLayout::diffusers:
+      return "diffusers";
   }
   return "?";
 }
@@ -136,7 +139,8 @@ Result<DitLayout> detect_dit_layout(const Checkpoint& checkpoint, bool official_
   for (const std::string_view prefix : kPrefixes)
     if (checkpoint.find(std::string(prefix) + "blocks.0.attn.qkv_proj.weight") != nullptr)
       return checkpoint.sharded() && official_config ? DitLayout::interleaved : DitLayout::plain;
-  return bad("this is not an H3 diffusion transformer: no tensor 'blocks.0.attn.qkv_proj.weight' or 'transformer_blocks.0.attn.to_q.weight'");
+  return bad(
+      "this is not an H3 diffusion transformer: no tensor 'blocks.0.attn.qkv_proj.weight' or 'transformer_blocks.0.attn.to_q.weight'");
 }
 
 DitNames::DitNames(const Checkpoint& checkpoint, DitLayout layout) : layout_(layout) {
@@ -172,7 +176,8 @@ Result<DitConfig> read_dit_config(const Checkpoint& checkpoint, DitLayout layout
     c.time_hidden = shapes.dim("time_embedder.proj_in.weight", 0, 2);
   }
   if (!shapes.problem().empty()) return bad("diffusion transformer: " + shapes.problem());
-  if (inner % c.head_dim != 0) return bad(fmt::format("diffusion transformer: attention width {} is not a multiple of head_dim {}", inner, c.head_dim));
+  if (inner % c.head_dim != 0)
+    return bad(fmt::format("diffusion transformer: attention width {} is not a multiple of head_dim {}", inner, c.head_dim));
   if (c.pruned() && c.curve_points < 2) return bad("diffusion transformer: 'adaln_t_table' needs at least two rows");
   if (c.time_input % 2 != 0 || c.video_features % 4 != 0) return bad("diffusion transformer: odd time or video width");
   c.heads = inner / c.head_dim;

@@ -9,12 +9,12 @@
 namespace tritium {
 
 struct DitConfig {
-  std::int64_t hidden = 0, heads = 0, head_dim = 0, ffn = 0;  // heads·head_dim is not hidden
+  std::int64_t hidden = 0, heads = 0, head_dim = 0, ffn = 0;          // heads·head_dim is not hidden
   std::int64_t text_dim = 0, video_features = 0, audio_features = 0;  // widths of the incoming rows
-  std::int64_t time_input = 0, time_hidden = 0;  // 0 for pruned models, which have no time embedder
-  std::int64_t time_dim = 0;                     // what the modulation layers see
-  std::int64_t curve_points = 0;                 // pruned models: length of the curve table, otherwise 0
-  std::int64_t rope_frequencies = 0;             // per position axis
+  std::int64_t time_input = 0, time_hidden = 0;                       // 0 for pruned models, which have no time embedder
+  std::int64_t time_dim = 0;                                          // what the modulation layers see
+  std::int64_t curve_points = 0;                                      // pruned models: length of the curve table, otherwise 0
+  std::int64_t rope_frequencies = 0;                                  // per position axis
   int layers = 0, refiner_layers = 0;
   float eps = 1e-5f;
 

@@ -4,8 +4,8 @@
 #include "model/dit/block.h"
 #include "ops/norm.h"
 
-#include <algorithm>
 #include <fmt/format.h>
+#include <algorithm>
 
 namespace tritium {
 
@@ -36,7 +36,8 @@ void DitRun::select_modulation(const RowTimesteps& timesteps) {
   std::vector<std::int32_t> variants(static_cast<std::size_t>(layout_.rows())), times;
   for (std::size_t row = 0; row < variants.size(); ++row)
     variants[row] = 3 * table_row[timesteps.index[row]] + static_cast<std::int32_t>(layout_.tags[row]);
-  for (int row = layout_.target_audio().first; row < layout_.rows(); ++row) times.push_back(table_row[timesteps.index[static_cast<std::size_t>(row)]]);
+  for (int row = layout_.target_audio().first; row < layout_.rows(); ++row)
+    times.push_back(table_row[timesteps.index[static_cast<std::size_t>(row)]]);
   ggml_backend_tensor_set(variant_of_row_, variants.data(), 0, variants.size() * sizeof(variants[0]));
   ggml_backend_tensor_set(time_of_target_, times.data(), 0, times.size() * sizeof(times[0]));
 }
@@ -45,7 +46,10 @@ Result<void> DitRun::embed(int step, const DitRows& x, const CancelToken* cancel
   const std::int64_t video_rows = layout_.target_video().rows, audio_rows = layout_.target_audio().rows;
   if (static_cast<std::int64_t>(x.video.size()) != video_rows * config().video_features ||
       static_cast<std::int64_t>(x.audio.size()) != audio_rows * config().audio_features)
-    return Error{ErrorCode::failure, fmt::format("{} video and {} audio values do not fill {} and {} rows", x.video.size(), x.audio.size(), video_rows, audio_rows), "latents", ""};
+    return Error{
+        ErrorCode::failure,
+        fmt::format("{} video and {} audio values do not fill {} and {} rows", x.video.size(), x.audio.size(), video_rows, audio_rows),
+        "latents", ""};
   Graph graph(device(), fmt::format("dit.step{}.embed", step));
   ggml_context* context = graph.context();
   ggml_tensor* audio = ops::linear(graph, dit_->weights().audio_in, graph.input("audio", x.audio, {config().audio_features, audio_rows}));

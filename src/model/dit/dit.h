@@ -14,7 +14,8 @@ namespace tritium {
 class Dit {
  public:
   static Result<std::unique_ptr<Dit>> load(Device& device, const Checkpoint& checkpoint, DitLayout layout, const DitConfig& config,
-                                           MatrixPrecision precision, const CancelToken* cancel = nullptr, const LoadProgress& progress = {});
+                                           MatrixPrecision precision, const CancelToken* cancel = nullptr,
+                                           const LoadProgress& progress = {});
 
   [[nodiscard]] Device& device() const { return *device_; }
   [[nodiscard]] const DitConfig& config() const { return config_; }
@@ -76,9 +77,9 @@ class DitRun {
   std::vector<RowTimesteps> steps_;
   ModulationTables modulation_;
   TensorPool pool_{0};
-  ggml_tensor* state_ = nullptr;           // [hidden, rows]
-  ggml_tensor* text_state_ = nullptr;      // [hidden, text rows]
-  ggml_tensor* condition_state_ = nullptr; // [hidden, condition rows], null without conditions
+  ggml_tensor* state_ = nullptr;            // [hidden, rows]
+  ggml_tensor* text_state_ = nullptr;       // [hidden, text rows]
+  ggml_tensor* condition_state_ = nullptr;  // [hidden, condition rows], null without conditions
   ops::RotaryTable rotary_;
   ggml_tensor* variant_of_row_ = nullptr;  // int32 [rows]: row of the block tables
   ggml_tensor* time_of_target_ = nullptr;  // int32 [target rows]: row of the final table

@@ -4,9 +4,9 @@
 #include "model/dit/dit.h"
 #include "ops/norm.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <cmath>
-#include <fmt/format.h>
 
 namespace tritium {
 namespace {
@@ -69,7 +69,8 @@ Result<void> DitRun::check_sizes(std::span<const float> text, const DitRows& con
   TRITIUM_TRY(expect(conditions.video.size(), visual, config().video_features, "visual condition rows"));
   TRITIUM_TRY(expect(conditions.audio.size(), audio, config().audio_features, "audio condition rows"));
   for (const RowTimesteps& each : steps_)
-    if (each.index.size() != layout_.tags.size() || each.values.empty()) return Error{ErrorCode::failure, "timesteps do not fit the rows", "steps", ""};
+    if (each.index.size() != layout_.tags.size() || each.values.empty())
+      return Error{ErrorCode::failure, "timesteps do not fit the rows", "steps", ""};
   return {};
 }
 
@@ -172,7 +173,8 @@ Result<std::vector<float>> DitRun::time_embedding(std::span<const float> times, 
 }
 
 Result<void> DitRun::compute_modulation(int first_step, const CancelToken* cancel) {
-  const std::uint64_t bytes_per_time = sizeof(float) * static_cast<std::uint64_t>(config().hidden) * (18 * static_cast<std::uint64_t>(config().layers) + 2);
+  const std::uint64_t bytes_per_time =
+      sizeof(float) * static_cast<std::uint64_t>(config().hidden) * (18 * static_cast<std::uint64_t>(config().layers) + 2);
   ModulationTables tables;
   std::vector<float> times;
   for (std::size_t step = static_cast<std::size_t>(first_step); step < steps_.size(); ++step) {

@@ -2,8 +2,8 @@
 
 #include "base/try.h"
 
-#include <algorithm>
 #include <fmt/format.h>
+#include <algorithm>
 
 namespace tritium {
 namespace {
@@ -11,11 +11,13 @@ namespace {
 // Rows [heads][3][head_dim] -> [3][heads][head_dim] of a matrix with `width` columns (spec/dit.md §2.2).
 std::vector<float> deinterleave_qkv(std::vector<float> rows, const DitConfig& c) {
   std::vector<float> out(rows.size());
-  const auto width = static_cast<std::size_t>(c.hidden), head_dim = static_cast<std::size_t>(c.head_dim), heads = static_cast<std::size_t>(c.heads);
+  const auto width = static_cast<std::size_t>(c.hidden), head_dim = static_cast<std::size_t>(c.head_dim),
+             heads = static_cast<std::size_t>(c.heads);
   for (std::size_t h = 0; h < heads; ++h)
     for (std::size_t j = 0; j < 3; ++j) {
       const auto from = rows.begin() + static_cast<std::ptrdiff_t>((h * 3 + j) * head_dim * width);
-      std::copy(from, from + static_cast<std::ptrdiff_t>(head_dim * width), out.begin() + static_cast<std::ptrdiff_t>((j * heads + h) * head_dim * width));
+      std::copy(from, from + static_cast<std::ptrdiff_t>(head_dim * width),
+                out.begin() + static_cast<std::ptrdiff_t>((j * heads + h) * head_dim * width));
     }
   return out;
 }
@@ -70,7 +72,8 @@ class Declarer {
     b.qkv.weight = qkv(p);
     b.out.weight = loader_.matrix(names_(p + "attn.out_proj.weight"), {c_.hidden, c_.inner()});
     const std::vector<std::int64_t> fc1{2 * c_.ffn, c_.hidden};
-    b.fc1.weight = loader_.matrix({{names_(p + "mlp.fc1.weight"), fc1}}, fc1, layout_ == DitLayout::diffusers ? swap_halves : ParamLoader::Transform{});
+    b.fc1.weight = loader_.matrix({{names_(p + "mlp.fc1.weight"), fc1}}, fc1,
+                                  layout_ == DitLayout::diffusers ? swap_halves : ParamLoader::Transform{});
     b.fc2.weight = loader_.matrix(names_(p + "mlp.fc2.weight"), {c_.hidden, c_.ffn});
     return b;
   }
@@ -79,11 +82,14 @@ class Declarer {
     const std::vector<std::int64_t> fused{3 * c_.inner(), c_.hidden}, single{c_.inner(), c_.hidden};
     switch (layout_) {
       case DitLayout::diffusers:
-        return loader_.matrix({{names_(p + "attn.q.weight"), single}, {names_(p + "attn.k.weight"), single}, {names_(p + "attn.v.weight"), single}}, fused, {});
+        return loader_.matrix(
+            {{names_(p + "attn.q.weight"), single}, {names_(p + "attn.k.weight"), single}, {names_(p + "attn.v.weight"), single}}, fused,
+            {});
       case DitLayout::interleaved:
         return loader_.matrix({{names_(p + "attn.qkv_proj.weight"), fused}}, fused,
                               [config = c_](std::vector<float> rows) { return deinterleave_qkv(std::move(rows), config); });
-      case DitLayout::plain: break;
+      case DitLayout::plain:
+        break;
     }
     return loader_.matrix(names_(p + "attn.qkv_proj.weight"), fused);
   }
@@ -103,9 +109,7 @@ Result<DitWeights> load_dit_weights(Device& device, const Checkpoint& checkpoint
   ParamLoader loader(checkpoint, kPart, precision);
   DitWeights weights = Declarer(loader, checkpoint, layout, config).all();
   TRITIUM_TRY_ASSIGN(weights.pool, loader.load(device, cancel, progress));
-  if (config.pruned()) {
-    TRITIUM_TRY_ASSIGN(weights.curve, checkpoint.read_f32(DitNames(checkpoint, layout)("adaln_t_table")));
-  }
+  if (config.pruned()) { TRITIUM_TRY_ASSIGN(weights.curve, checkpoint.read_f32(DitNames(checkpoint, layout)("adaln_t_table"))); }
   return weights;
 }
 

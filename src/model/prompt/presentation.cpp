@@ -267,7 +267,7 @@ std::vector<double> block_times(int sampled_frames) {
 std::string timestamp_label(double seconds) { return fmt::format("<{:.1f} seconds>", seconds); }
 
 Result<std::vector<TokenPosition>> vision_positions(std::span<const std::int32_t> ids, VisionPads pads, std::span<const PatchGrid> images,
-                                               std::span<const PatchGrid> videos) {
+                                                    std::span<const PatchGrid> videos) {
   for (const PatchGrid& grid : images) TRITIUM_TRY(check_grid(grid, "an image"));
   for (const PatchGrid& grid : videos) TRITIUM_TRY(check_grid(grid, "a video"));
   std::vector<TokenPosition> out;

@@ -61,6 +61,6 @@ std::string timestamp_label(double seconds);
 // Positions of ready-made ids. The k-th run of image pads takes the k-th image grid, runs of video pads take the temporal blocks of the
 // video grids in order; error of code failure when ids and grids do not match exactly.
 Result<std::vector<TokenPosition>> vision_positions(std::span<const std::int32_t> ids, VisionPads pads, std::span<const PatchGrid> images,
-                                               std::span<const PatchGrid> videos);
+                                                    std::span<const PatchGrid> videos);
 
 }  // namespace tritium

@@ -1,7 +1,7 @@
 #include "model/text/text_config.h"
 
-#include <algorithm>
 #include <fmt/format.h>
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 namespace tritium {
@@ -30,13 +30,16 @@ Result<TextConfig> parse_text_config(std::string_view text) {
     config.max_positions = json.value("max_position_embeddings", std::int64_t{262144});
     config.mrope_section = json.at("rope_scaling").at("mrope_section").get<std::array<int, 3>>();
     if (config.layers < 1 || config.layers > layers) return bad(fmt::format("{} retained layers of {}", config.layers, layers));
-  } catch (const nlohmann::json::exception& e) {
-    return bad(e.what());
-  }
-  for (const auto& [name, value] : {std::pair("hidden_size", config.hidden), {"num_attention_heads", config.heads}, {"num_key_value_heads", config.kv_heads},
-                                    {"head_dim", config.head_dim}, {"intermediate_size", config.ffn}, {"vocab_size", config.vocabulary}})
+  } catch (const nlohmann::json::exception& e) { return bad(e.what()); }
+  for (const auto& [name, value] : {std::pair("hidden_size", config.hidden),
+                                    {"num_attention_heads", config.heads},
+                                    {"num_key_value_heads", config.kv_heads},
+                                    {"head_dim", config.head_dim},
+                                    {"intermediate_size", config.ffn},
+                                    {"vocab_size", config.vocabulary}})
     if (value < 1 || value > (1 << 24)) return bad(fmt::format("{} = {} is out of range", name, value));
-  if (config.heads % config.kv_heads != 0) return bad(fmt::format("{} query heads cannot share {} key/value heads", config.heads, config.kv_heads));
+  if (config.heads % config.kv_heads != 0)
+    return bad(fmt::format("{} query heads cannot share {} key/value heads", config.heads, config.kv_heads));
   if (config.head_dim % 2 != 0) return bad(fmt::format("head_dim = {} is odd", config.head_dim));
   return config;
 }

@@ -37,7 +37,9 @@ Result<EncodeSchedule> schedule_encode(const TemporalGeometry& geometry, int fra
       out.used_frames = usable_video_frames(geometry, frames).value_or(frames);
       out.tokens = plan_encode(geometry, out.used_frames).tokens;
       break;
-    case FrameRule::every_frame: out.tokens = plan_encode(geometry, frames).tokens; break;
+    case FrameRule::every_frame:
+      out.tokens = plan_encode(geometry, frames).tokens;
+      break;
     case FrameRule::continuation:
       black = frames_to_whole_token(geometry, frames);
       out.tokens = tokens_without_drop(geometry, black + frames);

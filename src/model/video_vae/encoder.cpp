@@ -68,8 +68,10 @@ class ClipReader {
     buffer_.resize(bytes * size(count));
     for (int i = 0; i < count; ++i) {
       const int number = first + i;
-      if (number >= used_frames_) out.push_back(out.back());
-      else if (number < 0) out.emplace_back();
+      if (number >= used_frames_)
+        out.push_back(out.back());
+      else if (number < 0)
+        out.emplace_back();
       else {
         const std::span<std::uint8_t> frame(buffer_.data() + bytes * size(i), bytes);
         TRITIUM_TRY(source_.read(number, frame));
@@ -97,7 +99,8 @@ std::function<void()> tile_counter(const EncodeProgress& progress, int total) {
 FrameSource frames_in_memory(std::span<const std::uint8_t> rgb, int frames, int height, int width) {
   return {frames, height, width, [rgb, frames](int number, std::span<std::uint8_t> out) -> Result<void> {
             if (rgb.size() != out.size() * size(frames))
-              return Error{ErrorCode::failure, fmt::format("{} frames of {} bytes have {} bytes together", frames, out.size(), rgb.size()), "frames", ""};
+              return Error{ErrorCode::failure, fmt::format("{} frames of {} bytes have {} bytes together", frames, out.size(), rgb.size()),
+                           "frames", ""};
             std::copy_n(rgb.begin() + static_cast<std::ptrdiff_t>(out.size() * size(number)), out.size(), out.begin());
             return {};
           }};
@@ -114,8 +117,8 @@ Result<std::uint64_t> VideoEncoder::check(const Checkpoint& checkpoint, const Vi
   return loader.bytes();
 }
 
-Result<VideoEncoder> VideoEncoder::load(Device& device, const Checkpoint& checkpoint, const VideoVaeConfig& config, const CancelToken* cancel,
-                                        const LoadProgress& progress) {
+Result<VideoEncoder> VideoEncoder::load(Device& device, const Checkpoint& checkpoint, const VideoVaeConfig& config,
+                                        const CancelToken* cancel, const LoadProgress& progress) {
   TRITIUM_TRY(check_encoder_config(config));
   ParamLoader loader(checkpoint, kPartName, MatrixPrecision::f32);
   EncoderWeights weights = declare_encoder(loader, config);
@@ -151,13 +154,15 @@ Result<TokenGrid> VideoEncoder::latents_of(const TokenGrid& moments, Posterior p
   TokenGrid latents = choose_latents(moments, posterior, drawn_tokens);
   normalize_latents(config_, latents);
   if (std::all_of(latents.values.begin(), latents.values.end(), [](float v) { return std::isfinite(v); })) return latents;
-  return Error{ErrorCode::rejected, "the encoded picture has latents beyond the range of float16", "", "damaged weights: download the model again"};
+  return Error{ErrorCode::rejected, "the encoded picture has latents beyond the range of float16", "",
+               "damaged weights: download the model again"};
 }
 
 Result<TokenGrid> VideoEncoder::image_moments(const PictureView& picture, const CancelToken* cancel, const EncodeProgress& progress) const {
   TRITIUM_TRY(check_size(picture.height, picture.width));
   if (!picture.complete())
-    return Error{ErrorCode::failure, fmt::format("a picture of {} x {} pixels has {} values", picture.width, picture.height, picture.rgb.size()), "picture",
+    return Error{ErrorCode::failure,
+                 fmt::format("a picture of {} x {} pixels has {} values", picture.width, picture.height, picture.rgb.size()), "picture",
                  ""};
   const AxisTiles rows = tiles(picture.height), columns = tiles(picture.width);
   FrameMemory memory(config_);
@@ -172,7 +177,8 @@ Result<TokenGrid> VideoEncoder::video_moments(const FrameSource& source, FrameRu
   TRITIUM_TRY(check_size(source.height, source.width));
   TRITIUM_TRY_ASSIGN(const EncodeSchedule schedule, schedule_encode(config_.temporal(), source.frames, rule));
   const AxisTiles rows = tiles(source.height), columns = tiles(source.width);
-  TokenGrid out{2 * config_.latent_channels, schedule.tokens, rows.length / config_.spatial_ratio(), columns.length / config_.spatial_ratio(), {}};
+  TokenGrid out{
+      2 * config_.latent_channels, schedule.tokens, rows.length / config_.spatial_ratio(), columns.length / config_.spatial_ratio(), {}};
   out.values.resize(size(out.planes) * out.plane_values());
   const std::function<void()> tile_done = tile_counter(progress, static_cast<int>(schedule.clips.size()) * rows.count() * columns.count());
 
@@ -206,7 +212,8 @@ Result<std::vector<float>> VideoEncoder::encode_clip(const Clip& clip, FrameMemo
   return composer.take();
 }
 
-Result<std::vector<float>> VideoEncoder::encode_tile(const Clip& clip, const Tile& tile, FrameMemory& memory, const CancelToken* cancel) const {
+Result<std::vector<float>> VideoEncoder::encode_tile(const Clip& clip, const Tile& tile, FrameMemory& memory,
+                                                     const CancelToken* cancel) const {
   const std::size_t positions = size(tile.height / config_.spatial_ratio()) * size(tile.width / config_.spatial_ratio());
   const std::size_t planes = 2 * size(config_.latent_channels), tokens = size(clip.tokens);
   std::vector<float> out(planes * tokens * positions);
@@ -215,7 +222,8 @@ Result<std::vector<float>> VideoEncoder::encode_tile(const Clip& clip, const Til
     const StepShape shape{step == 0 ? 1 : config_.temporal_ratio(), tile.height, tile.width};
     std::vector<float> pixels;
     for (const int end = next_frame + shape.frames; next_frame < end; ++next_frame)
-      append_pixels(clip.frames[size(next_frame)], size(clip.width), size(tile.top), size(tile.left), size(tile.height), size(tile.width), pixels);
+      append_pixels(clip.frames[size(next_frame)], size(clip.width), size(tile.top), size(tile.left), size(tile.height), size(tile.width),
+                    pixels);
 
     Graph graph(*device_, fmt::format("video_vae.encoder.clip{}.tile{}_{}.step{}", clip.number, tile.row, tile.column, step),
                 encoder_graph_nodes(config_, shape));

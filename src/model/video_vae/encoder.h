@@ -49,7 +49,8 @@ class VideoEncoder {
                                  const EncodeProgress& progress = {}) const;
 
   // What the latents are chosen from: [2 * latent_channels, tokens, h, w], means and then logarithms of variances.
-  Result<TokenGrid> image_moments(const PictureView& picture, const CancelToken* cancel = nullptr, const EncodeProgress& progress = {}) const;
+  Result<TokenGrid> image_moments(const PictureView& picture, const CancelToken* cancel = nullptr,
+                                  const EncodeProgress& progress = {}) const;
   Result<TokenGrid> video_moments(const FrameSource& source, FrameRule rule, const CancelToken* cancel = nullptr,
                                   const EncodeProgress& progress = {}) const;
 

@@ -18,8 +18,8 @@ std::size_t convolutions(const VideoVaeConfig& config) {
 }
 
 // A tensor of the file, rearranged by `transform`.
-ggml_tensor* rearranged(ParamLoader& loader, const std::string& name, const std::vector<std::int64_t>& shape, std::vector<std::int64_t> stored,
-                        const ParamLoader::Transform& transform = {}) {
+ggml_tensor* rearranged(ParamLoader& loader, const std::string& name, const std::vector<std::int64_t>& shape,
+                        std::vector<std::int64_t> stored, const ParamLoader::Transform& transform = {}) {
   loader.require(name, shape);
   return loader.computed(name, std::move(stored), [name, transform](const Checkpoint& checkpoint) -> Result<std::vector<float>> {
     TRITIUM_TRY_ASSIGN(std::vector<float> values, checkpoint.read_f32(name));
@@ -29,7 +29,8 @@ ggml_tensor* rearranged(ParamLoader& loader, const std::string& name, const std:
 
 ops::Conv3d declare_convolution(ParamLoader& loader, const std::string& name, std::int64_t in, std::int64_t out) {
   const auto transform = [in, out](const std::vector<float>& w) { return ops::conv3d_weights(w, in, out); };
-  return {rearranged(loader, name + ".weight", {out, in, 3, 3, 3}, {ops::kConv3dTaps, in, out}, transform), loader.tensor(name + ".bias", {out})};
+  return {rearranged(loader, name + ".weight", {out, in, 3, 3, 3}, {ops::kConv3dTaps, in, out}, transform),
+          loader.tensor(name + ".bias", {out})};
 }
 
 ops::Linear declare_pointwise(ParamLoader& loader, const std::string& name, std::int64_t in, std::int64_t out) {
@@ -41,8 +42,11 @@ NormWeights declare_norm(ParamLoader& loader, const std::string& name, std::int6
 }
 
 ResidualBlock declare_block(ParamLoader& loader, const std::string& name, std::int64_t in, std::int64_t out) {
-  ResidualBlock block{declare_norm(loader, name + ".norm1", in), declare_norm(loader, name + ".norm2", out),
-                      declare_convolution(loader, name + ".conv1", in, out), declare_convolution(loader, name + ".conv2", out, out), {}};
+  ResidualBlock block{declare_norm(loader, name + ".norm1", in),
+                      declare_norm(loader, name + ".norm2", out),
+                      declare_convolution(loader, name + ".conv1", in, out),
+                      declare_convolution(loader, name + ".conv2", out, out),
+                      {}};
   if (in != out) block.shortcut = declare_pointwise(loader, name + ".nin_shortcut", in, out);
   return block;
 }
@@ -90,7 +94,8 @@ EncoderWeights declare_encoder(ParamLoader& loader, const VideoVaeConfig& config
       channels = width;
     }
     level.time_stride = config.time_down[i];
-    if (downsamples(config, i)) level.downsample = declare_convolution(loader, fmt::format("encoder.down.{}.downsample.conv", i), channels, channels);
+    if (downsamples(config, i))
+      level.downsample = declare_convolution(loader, fmt::format("encoder.down.{}.downsample.conv", i), channels, channels);
   }
   const std::int64_t z = 2 * config.z_channels, latent = 2 * config.latent_channels;
   out.norm_out = declare_norm(loader, "encoder.norm_out", channels);
@@ -114,7 +119,8 @@ ggml_tensor* FrameMemory::convolve(Graph& graph, const ops::Conv3d& layer, ggml_
   if (next_ == tails_.size()) tails_.push_back(pool_.add("frames before", GGML_TYPE_F32, {x->ne[0], x->ne[1], x->ne[2], ops::kConv3dPast}));
   ggml_tensor* tail = tails_[next_++];
   // Frame 0 of the video is on the stride's grid; later steps begin one frame behind a grid frame.
-  ggml_tensor* y = ops::conv3d(graph, layer, x, first_step_ ? nullptr : tail, {space_stride, time_stride, first_step_ ? 0 : time_stride - 1});
+  ggml_tensor* y =
+      ops::conv3d(graph, layer, x, first_step_ ? nullptr : tail, {space_stride, time_stride, first_step_ ? 0 : time_stride - 1});
   if (!last_step_) {
     graph.effect(y);  // reads the tail before it is replaced
     keep(graph, x, tail);
@@ -142,7 +148,8 @@ ggml_tensor* build_encoder_step(Graph& graph, const EncoderWeights& weights, Fra
   x = graph.name("conv_in", memory.convolve(graph, weights.conv_in, x));
   for (std::size_t i = 0; i < weights.levels.size(); ++i) {
     const EncoderLevel& level = weights.levels[i];
-    for (std::size_t j = 0; j < level.blocks.size(); ++j) x = build_block(graph, level.blocks[j], memory, x, fmt::format("down{}.block{}", i, j));
+    for (std::size_t j = 0; j < level.blocks.size(); ++j)
+      x = build_block(graph, level.blocks[j], memory, x, fmt::format("down{}.block{}", i, j));
     if (level.downsample)
       x = graph.name(fmt::format("down{}.downsample", i), memory.convolve(graph, *level.downsample, x, kSpaceStride, level.time_stride));
   }
@@ -157,7 +164,8 @@ std::size_t encoder_graph_nodes(const VideoVaeConfig& config, const StepShape& s
   for (std::size_t i = 0; i < config.channel_factors.size(); ++i) {
     const auto channels = static_cast<std::size_t>(config.channels * config.channel_factors[i]);
     const std::size_t columns = ops::kConv3dTaps / 3 * channels * positions * static_cast<std::size_t>(shape.frames + ops::kConv3dPast);
-    slices += (2 * static_cast<std::size_t>(config.residual_blocks) + 2) * (2 * columns / static_cast<std::size_t>(ops::kMaxConv3dColumns) + 2);
+    slices +=
+        (2 * static_cast<std::size_t>(config.residual_blocks) + 2) * (2 * columns / static_cast<std::size_t>(ops::kMaxConv3dColumns) + 2);
     if (downsamples(config, i)) positions /= static_cast<std::size_t>(kSpaceStride * kSpaceStride);
   }
   return convolutions(config) * (ops::kConv3dNodes + kOtherNodes) + slices * ops::kConv3dSliceNodes;
@@ -171,7 +179,8 @@ std::uint64_t encoder_working_bytes(const VideoVaeConfig& config, int height, in
     const auto channels = static_cast<std::uint64_t>(config.channels * config.channel_factors[i]);
     const std::uint64_t blocks = static_cast<std::uint64_t>(config.residual_blocks), reduced = downsamples(config, i) ? 1 : 0;
     kept += static_cast<std::uint64_t>(ops::kConv3dPast) * pixels * (before + (2 * blocks - 1 + reduced) * channels);
-    largest = std::max(largest, frames * pixels * (std::max(before, channels) + 2 * channels));  // a block's input, hidden values and result
+    largest =
+        std::max(largest, frames * pixels * (std::max(before, channels) + 2 * channels));  // a block's input, hidden values and result
     before = channels;
     if (reduced == 0) continue;
     pixels /= static_cast<std::uint64_t>(kSpaceStride * kSpaceStride);
