@@ -17,11 +17,12 @@ constexpr int kMinRate = 1000, kMaxRate = 768000;  // Hz
 template <class T>
 void append(std::vector<float>& out, const std::uint8_t* plane, std::size_t first, std::size_t step, std::size_t count, double zero,
             double scale) {
-  out.reserve(out.size() + count);
+  const std::size_t begin = out.size();
+  out.resize(begin + count);  // grows by more than it must, as a packet may hold a single sample
   for (std::size_t i = 0; i < count; ++i) {
     T value{};
     std::memcpy(&value, plane + (first + i * step) * sizeof(T), sizeof(T));
-    out.push_back(static_cast<float>((static_cast<double>(value) - zero) * scale));
+    out[begin + i] = static_cast<float>((static_cast<double>(value) - zero) * scale);
   }
 }
 
