@@ -2,6 +2,7 @@
 #include "media/audio_input.h"
 
 #include "base/files.h"
+#include "base/system.h"
 #include "media/wav_writer.h"
 #include "unit/media_inputs.h"
 
@@ -120,6 +121,26 @@ TEST(AudioInput, LongSoundIsCutAtItsOwnRate) {
   CancelToken cancel;
   cancel.cancel();
   EXPECT_EQ(load_audio(folder / "a.wav", {.cancel = &cancel}).error().code, ErrorCode::interrupted);
+}
+
+// A CAF file may say that its packets hold many samples while each has one: the work must not grow with the square of their number.
+TEST(AudioInput, TinyPacketsAreNotSlow) {
+  TRITIUM_NEEDS_FFMPEG();
+  const TempFolder folder;
+  test::ffmpeg(folder, test::tones(1, 48000, 10, 500, "mono") + " -c:a pcm_s16be a.caf");
+  const auto plain = load_audio(folder / "a.caf");
+  ASSERT_TRUE(plain.ok()) << plain.error().text();
+  std::string bytes = *read_file(folder / "a.caf");
+  const std::size_t samples_per_packet =
+      bytes.find("desc") + 12 + 20;  // after the chunk's size, the rate, the format, its flags and the bytes
+  ASSERT_EQ(bytes.substr(samples_per_packet, 4), std::string("\0\0\0\1", 4));
+  bytes[samples_per_packet + 2] = '\xff';
+  folder.write("tiny.caf", bytes);
+  const double start = monotonic_seconds();
+  const auto tiny = load_audio(folder / "tiny.caf");
+  ASSERT_TRUE(tiny.ok()) << tiny.error().text();
+  EXPECT_EQ(tiny->left, plain->left);
+  EXPECT_LT(monotonic_seconds() - start, 20);
 }
 
 TEST(AudioInput, VideosWithAndWithoutSound) {
