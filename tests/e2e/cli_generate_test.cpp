@@ -186,7 +186,7 @@ TEST_F(Generate, ProgressGoesToStandardErrorAsOneObjectPerLine) {
     before = fraction;
     EXPECT_LE(event.at("step").get<int>(), event.at("of").get<int>());
     EXPECT_TRUE(event.at("eta_seconds").is_null() || event.at("eta_seconds").get<double>() >= 0);
-    if (stages.empty() || stages.back() != event.at("stage")) stages.push_back(event.at("stage"));
+    if (stages.empty() || stages.back() != event.at("stage").get<std::string>()) stages.push_back(event.at("stage"));
   }
   EXPECT_EQ(stages, (std::vector<std::string>{"load", "text", "denoise", "video", "audio", "write"}));
 }

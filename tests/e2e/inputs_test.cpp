@@ -13,6 +13,7 @@
 #include <tritium/engine.h>
 
 #include <gtest/gtest.h>
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 

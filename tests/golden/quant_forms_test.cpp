@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <set>

@@ -4,6 +4,7 @@
 #include "weights/quant/rotation.h"
 
 #include <gtest/gtest.h>
+#include <algorithm>
 #include <cmath>
 #include <set>
 

@@ -6,6 +6,7 @@
 #include "media/wav_writer.h"
 #include "unit/media_inputs.h"
 
+#include <algorithm>
 #include <random>
 
 namespace tritium {

@@ -4,6 +4,7 @@
 #include "unit/media_clips.h"
 
 #include <gtest/gtest.h>
+#include <algorithm>
 #include <limits>
 #include <random>
 

@@ -3,6 +3,7 @@
 #include "weights/quant/blocks.h"
 
 #include <gtest/gtest.h>
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>

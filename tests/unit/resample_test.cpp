@@ -3,6 +3,7 @@
 #include "media/resample.h"
 
 #include <gtest/gtest.h>
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 #include <random>

@@ -1,4 +1,6 @@
 // Videos at 24 frames per second: rates, timestamps, rotation, colour and sound.
+#include <algorithm>
+
 #include "media/video_input.h"
 
 #include "base/files.h"

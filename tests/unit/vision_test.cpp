@@ -10,6 +10,7 @@
 #include "weights/safetensors_writer.h"
 
 #include <gtest/gtest.h>
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <random>
