@@ -20,11 +20,16 @@
 namespace tritium {
 
 struct EngineOptions {
-  std::filesystem::path model;         // folder of the model
+  std::filesystem::path model;         // folder of the model, or the file of its transformer
   std::string device;                  // name of a compute device; empty: the CPU
   int threads = 0;                     // for CPU work; 0: all usable processors
   std::string compute = "auto";        // matrices as "f32", "bf16" or by size ("auto": float32 up to 1 GiB per stage)
   std::filesystem::path dump_tensors;  // if not empty, every named intermediate is written there
+  // Single parts instead of what is found in the model's folder: files, or folders with one part.
+  std::filesystem::path dit, text_encoder, video_vae, audio_vae, tokenizer;
+  std::string partition;       // "fl2va" or "ref2va"; empty: as the files say
+  std::string qkv_order;       // of the transformer's rows: "interleaved" or "plain"; empty: as the files say
+  bool prefer_ref2va = false;  // where a model has both partitions and none is named
 };
 
 struct Progress {

@@ -18,6 +18,18 @@ struct StagePlan {
   double flops = 0;                 // floating-point operations of the whole stage
 };
 
+// A LoRA as it will be applied.
+struct LoraPlan {
+  std::string file, header_sha256;  // of names, types, shapes and places of its tensors
+  double strength = 1;
+  std::vector<double> scales;  // distinct factors of B·A, strength · alpha / rank
+  std::string scale_text;      // the same with where each alpha comes from
+  std::string made_for;        // what a step-distilled LoRA is; empty for others
+  std::int64_t pairs = 0, matched = 0, layers = 0;
+  std::vector<std::string> skipped;  // key and reason
+  std::uint64_t bytes = 0;           // on the device
+};
+
 struct Plan {
   // The request with every value decided.
   std::string mode = "t2va";  // or "fl2va", "ref2va", "retake", "sound_for_video", "video_for_sound"
@@ -28,7 +40,9 @@ struct Plan {
   std::uint64_t seed = 0;
   double video_shift = 0, audio_shift = 0;
   std::string noise;
+  std::vector<LoraPlan> loras;
   std::vector<Adjustment> adjustments;
+  std::vector<std::string> notes;  // facts worth knowing, nothing to worry about
   std::vector<std::string> warnings;
 
   // What follows from it.

@@ -34,6 +34,13 @@ struct RetakeInput {
   std::vector<std::array<double, 2>> seconds;       // of the sound
 };
 
+// A low-rank adapter (LoRA) for the diffusion transformer, in any of the usual formats.
+struct LoraInput {
+  std::filesystem::path file;     // or a name in a folder "loras" beside the model
+  double strength = 1;            // 0: as if it were not there
+  std::optional<double> alpha{};  // in place of what the file says; the effect is strength · alpha / rank
+};
+
 struct Request {
   std::string prompt;  // UTF-8; special tokens of the model are honoured
 
@@ -43,6 +50,9 @@ struct Request {
   std::optional<std::int64_t> steps;               // evaluations of the diffusion transformer
   std::optional<std::uint64_t> seed;               // drawn at random when absent; the low 32 bits count
   std::optional<double> video_shift, audio_shift;  // noise schedule; the model's own when absent
+  std::vector<LoraInput> loras;                    // step-distilled ones decide steps and shifts where these are absent
+  std::filesystem::path lora_basis;                // a pruned model's full original: brings adaLN pairs of full models onto it
+  bool force = false;                              // do what contradicts a LoRA's training
   std::string noise = "diffsynth";                 // whose random numbers a seed means: diffsynth, sglang or comfyui
 
   // Input modes. Keyframes, references, a retake, sound for a video and a video for a sound exclude each other.

@@ -17,9 +17,9 @@ struct ContextFree {
 };
 using Context = std::unique_ptr<EVP_MD_CTX, ContextFree>;
 
-Context begin() {
+Context begin(const EVP_MD* algorithm = EVP_sha256()) {
   Context context(EVP_MD_CTX_new());
-  EVP_DigestInit_ex(context.get(), EVP_sha256(), nullptr);
+  EVP_DigestInit_ex(context.get(), algorithm, nullptr);
   return context;
 }
 
@@ -38,8 +38,31 @@ std::string finish(EVP_MD_CTX* context) {
 
 }  // namespace
 
+struct Sha256::State {
+  Context context = begin();
+};
+
+Sha256::Sha256() : state_(std::make_unique<State>()) {}
+Sha256::Sha256(Sha256&&) noexcept = default;
+Sha256& Sha256::operator=(Sha256&&) noexcept = default;
+Sha256::~Sha256() = default;
+
+void Sha256::update(std::span<const std::uint8_t> bytes) { EVP_DigestUpdate(state_->context.get(), bytes.data(), bytes.size()); }
+
+std::string Sha256::finish_hex() {
+  std::string out = finish(state_->context.get());
+  EVP_DigestInit_ex(state_->context.get(), EVP_sha256(), nullptr);
+  return out;
+}
+
 std::string sha256_hex(std::string_view bytes) {
   const Context context = begin();
+  EVP_DigestUpdate(context.get(), bytes.data(), bytes.size());
+  return finish(context.get());
+}
+
+std::string md5_hex(std::string_view bytes) {
+  const Context context = begin(EVP_md5());
   EVP_DigestUpdate(context.get(), bytes.data(), bytes.size());
   return finish(context.get());
 }

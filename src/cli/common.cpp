@@ -15,15 +15,41 @@
 namespace tritium::cli {
 namespace fs = std::filesystem;
 
+CLI::Validator between(double least, double most) {
+  return {[least, most](const std::string& text) -> std::string {
+            double value = 0;
+            const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
+            if (code == std::errc() && end == text.data() + text.size() && value >= least && value <= most) return "";
+            return fmt::format("{} is not in the range {} to {}", text, least, most);
+          },
+          fmt::format("{}..{}", least, most)};
+}
+
 int fail(const Error& error) {
   std::fprintf(stderr, "tritium: %s\n", error.text().c_str());
   return static_cast<int>(error.code);
 }
 
+void add_model_files_options(CLI::App& app, ModelOptions& o) {
+  app.add_option("-m,--model", o.model,
+                 "Model folder (official tree, diffusers, ComfyUI models, DiffSynth, Hugging Face cache) or the transformer's file; the "
+                 "bundled demo model when absent")
+      ->envname("TRITIUM_MODEL");
+  app.add_option("--dit", o.dit, "The diffusion transformer, instead of the one found in the model folder");
+  app.add_option("--text-encoder", o.text_encoder, "The text encoder");
+  app.add_option("--video-vae", o.video_vae, "The video VAE");
+  app.add_option("--audio-vae", o.audio_vae, "The audio VAE");
+  app.add_option("--tokenizer", o.tokenizer, "Folder with vocab.json, merges.txt and tokenizer_config.json");
+  app.add_option("--partition", o.partition, "Which model the transformer is, where its name does not say: fl2va or ref2va")
+      ->check(CLI::IsMember({"fl2va", "ref2va"}, CLI::ignore_case));
+  app.add_option("--qkv-order", o.qkv_order, "How the transformer's attention rows lie, where it cannot be told: interleaved or plain")
+      ->check(CLI::IsMember({"interleaved", "plain"}));
+}
+
 void add_model_options(CLI::App& app, ModelOptions& o) {
-  app.add_option("-m,--model", o.model, "Model folder (holding FL2VA/); the bundled demo model when absent")->envname("TRITIUM_MODEL");
+  add_model_files_options(app, o);
   app.add_option("--device", o.device, "Compute device, see 'tritium devices'; the CPU when absent")->envname("TRITIUM_DEVICE");
-  app.add_option("--threads", o.threads, "CPU threads; 0 = all usable processors")->check(CLI::Range(0, 4096))->envname("TRITIUM_THREADS");
+  app.add_option("--threads", o.threads, "CPU threads; 0 = all usable processors")->check(between(0, 4096))->envname("TRITIUM_THREADS");
   app.add_option("--compute", o.compute, "Matrices as f32 or bf16; auto = f32 up to 1 GiB per stage")
       ->check(CLI::IsMember({"auto", "f32", "bf16"}))
       ->envname("TRITIUM_COMPUTE");
@@ -39,9 +65,22 @@ fs::path demo_model() {
   return TRITIUM_DEMO_MODEL;
 }
 
-Result<std::unique_ptr<Engine>> open_engine(const ModelOptions& o, bool quiet) {
-  EngineOptions options{o.model, o.device, o.threads, o.compute, o.dump_tensors};
-  if (o.model.empty()) {
+Result<std::unique_ptr<Engine>> open_engine(const ModelOptions& o, bool quiet, bool references) {
+  EngineOptions options;
+  options.model = o.model;
+  options.device = o.device;
+  options.threads = o.threads;
+  options.compute = o.compute;
+  options.dump_tensors = o.dump_tensors;
+  options.dit = o.dit;
+  options.text_encoder = o.text_encoder;
+  options.video_vae = o.video_vae;
+  options.audio_vae = o.audio_vae;
+  options.tokenizer = o.tokenizer;
+  options.partition = o.partition;
+  options.qkv_order = o.qkv_order;
+  options.prefer_ref2va = references;
+  if (o.model.empty() && o.dit.empty()) {
     options.model = demo_model();
     if (!quiet) std::fprintf(stderr, "No model given (-m DIR): using the bundled demo model, a tiny one for trying things out.\n");
   }
@@ -51,6 +90,18 @@ Result<std::unique_ptr<Engine>> open_engine(const ModelOptions& o, bool quiet) {
 namespace {
 
 constexpr std::uint64_t kMaxPromptBytes = 64u << 20;  // far above what any tokenizer limit allows; keeps a wrong file out of memory
+
+// A number too long for any integer: said here in the words the engine has for others out of range.
+CLI::Validator sized(const char* range) {
+  return {[range](const std::string& text) -> std::string {
+            const std::size_t digits = text.find_first_not_of("+-");
+            const bool whole = digits != std::string::npos && text.find_first_not_of("0123456789", digits) == std::string::npos;
+            constexpr std::size_t kLongest = 18;  // digits that always fit
+            if (!whole || text.size() - digits <= kLongest) return "";
+            return fmt::format("{} is not possible; use {}", text, range);
+          },
+          "INT"};
+}
 
 // The parser itself would take -1 for 2^64-1 and cut a larger number down.
 std::string check_seed(const std::string& text) {
@@ -67,8 +118,8 @@ void add_request_options(CLI::App& app, RequestOptions& o) {
   app.add_option("prompt", o.prompt, "What to show and what to hear");
   app.add_option("-f,--prompt-file", o.prompt_file, "Read the prompt from a file; - for standard input");
   Request& r = o.request;
-  app.add_option("--width", r.width, "Pixels, a multiple of 32 (raised if not)");
-  app.add_option("--height", r.height, "Pixels, a multiple of 32 (raised if not)");
+  app.add_option("--width", r.width, "Pixels, a multiple of 32 (raised if not)")->check(sized("1..8192"));
+  app.add_option("--height", r.height, "Pixels, a multiple of 32 (raised if not)")->check(sized("1..8192"));
   auto* frames = app.add_option("--frames", r.frames, "Frames at 24 per second, 17n+5 (raised if not)");
   app.add_option("--seconds", r.seconds, "Length instead of frames")->excludes(frames);
   app.add_option("--steps", r.steps, "Evaluations of the diffusion transformer");
@@ -77,12 +128,14 @@ void add_request_options(CLI::App& app, RequestOptions& o) {
   app.add_option("--audio-shift", r.audio_shift, "Noise schedule shift of the sound");
   app.add_option("--noise", r.noise, "Whose random numbers a seed means: diffsynth, sglang or comfyui");
   add_input_options(app, o.inputs);
+  add_lora_options(app, o.loras);
 }
 
 Result<Request> read_request(const RequestOptions& o) {
   Request request = o.request;
   request.prompt = o.prompt;
   TRITIUM_TRY(read_input_options(o.inputs, request));
+  TRITIUM_TRY(read_lora_options(o.loras, request));
   if (!o.prompt.empty() && !o.prompt_file.empty())
     return Error{ErrorCode::usage, "given both as an argument and with --prompt-file", "prompt", "give one of them"};
   const bool from_stdin = o.prompt_file == "-" || (o.prompt_file.empty() && o.prompt.empty() && isatty(STDIN_FILENO) == 0);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cli/input_options.h"
+#include "cli/lora_options.h"
 
 #include <tritium/engine.h>
 #include <CLI/CLI.hpp>
@@ -14,6 +15,12 @@ Runner add_generate(CLI::App& app);
 Runner add_plan(CLI::App& app);
 Runner add_inspect(CLI::App& app);
 Runner add_devices(CLI::App& app);
+Runner add_convert(CLI::App& app);
+Runner add_fetch(CLI::App& app);
+Runner add_verify(CLI::App& app);
+
+// Checks a number; the parser library's own messages differ from release to release.
+CLI::Validator between(double least, double most);
 
 // Prints "tritium: ..." and returns the exit status of the error.
 int fail(const Error& error);
@@ -22,16 +29,21 @@ int fail(const Error& error);
 struct ModelOptions {
   std::string model, device, compute = "auto", dump_tensors;
   int threads = 0;
+  std::string dit, text_encoder, video_vae, audio_vae, tokenizer, partition, qkv_order;
 };
 void add_model_options(CLI::App& app, ModelOptions& options);
-// Fills in the bundled demo model (and says so, unless quiet) when none was named.
-Result<std::unique_ptr<Engine>> open_engine(const ModelOptions& options, bool quiet);
+// Of these, what says which files make up the model.
+void add_model_files_options(CLI::App& app, ModelOptions& options);
+// Fills in the bundled demo model (and says so, unless quiet) when none was named. `references`: of a model that has both partitions, the
+// one for references is taken.
+Result<std::unique_ptr<Engine>> open_engine(const ModelOptions& options, bool quiet, bool references);
 
 // Options of every command that takes a request.
 struct RequestOptions {
   std::string prompt, prompt_file;
   Request request;
   InputOptions inputs;
+  LoraOptions loras;
 };
 void add_request_options(CLI::App& app, RequestOptions& options);
 // With the prompt from the argument, -f FILE, or standard input when it is not a terminal.

@@ -30,6 +30,7 @@ fs::path free_name() {
 void print_notes(const Plan& plan) {
   for (const Adjustment& a : plan.adjustments)
     std::fprintf(stderr, "note: %s\n", fmt::format("{} {} -> {} ({})", a.field, a.from, a.to, a.reason).c_str());
+  for (const std::string& n : plan.notes) std::fprintf(stderr, "note: %s\n", n.c_str());
   for (const std::string& w : plan.warnings) std::fprintf(stderr, "warning: %s\n", w.c_str());
 }
 
@@ -48,7 +49,7 @@ void print_result(const Artifact& artifact, bool json) {
 Result<Artifact> generate(const GenerateOptions& o) {
   TRITIUM_TRY_ASSIGN(const Request request, read_request(o.request));
   CancelToken& cancel = interrupt_token();  // not earlier: a signal while the prompt is typed simply ends the program
-  TRITIUM_TRY_ASSIGN(const auto engine, open_engine(o.model, o.json));
+  TRITIUM_TRY_ASSIGN(const auto engine, open_engine(o.model, o.json, !request.references.empty()));
   const OutputOptions output{o.output.empty() ? free_name() : fs::path(o.output), o.frames_dir, o.wav, o.latents};
   ProgressPrinter printer(progress_style(o.progress));
   auto artifact = engine->generate(request, output, {print_notes, [&printer](const Progress& p) { printer(p); }}, &cancel);

@@ -62,6 +62,9 @@ int main(int argc, char** argv) {
   constexpr Command kCommands[] = {{"generate", "Make a video with sound from a prompt", add_generate},
                                    {"plan", "Show what a request would compute, without computing it", add_plan},
                                    {"inspect", "Say what a model folder or weight file is", add_inspect},
+                                   {"fetch", "Download a model", add_fetch},
+                                   {"verify", "Say whether downloaded files are complete and sound", add_verify},
+                                   {"convert", "Write a model in another format, pruned or with LoRAs folded in", add_convert},
                                    {"devices", "List the compute devices", add_devices}};
   std::map<CLI::App*, Runner> runners;
   for (const Command& command : kCommands) {

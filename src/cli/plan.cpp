@@ -17,7 +17,7 @@ Runner add_plan(CLI::App& app) {
   return [options] {
     const auto request = read_request(options->request);
     if (!request.ok()) return fail(request.error());
-    const auto engine = open_engine(options->model, options->json);
+    const auto engine = open_engine(options->model, options->json, !request->references.empty());
     if (!engine.ok()) return fail(engine.error());
     const auto plan = (*engine)->plan(*request);
     if (!plan.ok()) return fail(plan.error());

@@ -1,91 +1,183 @@
+// Declaring tensors: what there is, what it will take, and what is wrong with it.
 #include "device/params.h"
 
 #include "base/try.h"
+#include "weights/ggml_types.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <algorithm>
-#include <cmath>
+#include <numeric>
 
 namespace tritium {
 namespace {
 
-constexpr std::size_t kMaxParams = 8192;  // the largest part has about 1100 tensors
+constexpr std::size_t kMaxParams = 16384;  // the largest part has about 1100 tensors, some with two factors beside them
 constexpr std::size_t kProblemsShown = 8;
 
-std::vector<std::uint16_t> to_bf16(std::span<const float> values) {
-  std::vector<std::uint16_t> out(values.size());
-  std::transform(values.begin(), values.end(), out.begin(), f32_to_bf16);
-  return out;
+using Shape = std::vector<std::int64_t>;
+
+// GGUF has four dimensions: the two outermost of a 3-D convolution are stored as one (spec/weights.md §2.3).
+bool is_shape(const Shape& have, const Shape& wanted) {
+  if (have == wanted) return true;
+  return wanted.size() > 4 && have.size() == wanted.size() - 1 && have[0] == wanted[0] * wanted[1] &&
+         std::equal(have.begin() + 1, have.end(), wanted.begin() + 2);
 }
 
-bool all_finite(std::span<const float> values) {
-  return std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); });
+bool is_padded_nvfp4(const PlacedTensor& tensor, const Shape& wanted) {
+  const LogicalTensor& source = *tensor.sources.front();
+  if (tensor.sources.size() != 1 || !source.quant || source.quant->format != QuantFormat::nvfp4 || wanted.size() != 2) return false;
+  const auto fits = [&](std::size_t i) { return source.shape[i] == wanted[i] || source.shape[i] == (wanted[i] + 15) / 16 * 16; };
+  return fits(0) && fits(1);
 }
+
+// The type of blocks that hold a quantized matrix for devices that multiply them natively.
+ggml_type block_type(const QuantDescription& quant) {
+  const std::optional<BlockType> lossless = lossless_block_type(quant);
+  if (!lossless) return GGML_TYPE_Q8_0;
+  switch (*lossless) {
+    case BlockType::q8_0:
+      return GGML_TYPE_Q8_0;
+    case BlockType::q4_0:
+      return GGML_TYPE_Q4_0;
+    case BlockType::q4_1:
+      return GGML_TYPE_Q4_1;
+    case BlockType::nvfp4:
+      return GGML_TYPE_NVFP4;
+    case BlockType::bf16:
+      return GGML_TYPE_BF16;
+  }
+  return GGML_TYPE_Q8_0;
+}
+
+// The type of ggml that holds these rows as they are, or as its own blocks.
+std::optional<ggml_type> native_type(const PlacedTensor& tensor, std::int64_t in) {
+  const LogicalTensor& first = *tensor.sources.front();
+  if (!first.quant) {
+    const auto id = ggml_id(first.stored->dtype);
+    return id ? std::optional(static_cast<ggml_type>(*id)) : std::nullopt;
+  }
+  const ggml_type type = block_type(*first.quant);
+  return tensor.order.empty() && in % ggml_blck_size(type) == 0 ? std::optional(type) : std::nullopt;
+}
+
+bool is(const LogicalTensor& tensor, DType type) { return !tensor.quant && tensor.stored->dtype == type; }
 
 }  // namespace
 
-ParamLoader::ParamLoader(const Checkpoint& checkpoint, std::string what, MatrixPrecision precision)
-    : checkpoint_(checkpoint), what_(std::move(what)), precision_(precision), pool_(kMaxParams) {}
+ParamLoader::ParamLoader(const WeightPart& part, std::string what, MatrixPolicy policy)
+    : part_(part), what_(std::move(what)), policy_(policy), pool_(kMaxParams) {}
 
-const TensorInfo* ParamLoader::expect(const std::string& name, const std::vector<std::int64_t>& shape) {
-  const TensorInfo* info = checkpoint_.find(name);
-  if (info == nullptr) {
+PlacedTensor ParamLoader::require(const std::string& name, const Shape& shape) {
+  PlacedTensor tensor = part_.find(name);
+  if (!tensor.found()) {
     problems_.push_back(fmt::format("'{}' {} is missing", name, shape_text(shape)));
-  } else if (info->shape != shape) {
-    problems_.push_back(fmt::format("'{}' is {}, expected {}", name, shape_text(info->shape), shape_text(shape)));
-    return nullptr;
-  } else if (info->dtype != DType::f32 && info->dtype != DType::bf16 && info->dtype != DType::f16) {
-    problems_.push_back(fmt::format("'{}' is {}, expected BF16, F16 or F32", name, dtype_name(info->dtype)));
-    return nullptr;
+  } else if (const Shape have = tensor.shape(); !is_shape(have, shape) && !is_padded_nvfp4(tensor, shape)) {
+    problems_.push_back(fmt::format("'{}' is {}, expected {}", name, shape_text(have), shape_text(shape)));
+    return {};
   }
-  return info;
+  for (const LogicalTensor* source : tensor.sources) {
+    const DType type = source->stored->dtype;
+    if (source->quant || type > DType::u64) continue;  // the integers come first
+    problems_.push_back(fmt::format("'{}' is {}, expected a floating-point type or a described quantization", name, dtype_name(type)));
+    return {};
+  }
+  return tensor;
 }
 
-void ParamLoader::require(const std::string& name, const std::vector<std::int64_t>& shape) { expect(name, shape); }
-
-ggml_tensor* ParamLoader::add(const std::string& name, ggml_type type, std::vector<std::int64_t> stored_shape, Item item) {
-  std::reverse(stored_shape.begin(), stored_shape.end());
-  item.tensor = pool_.add(name, type, stored_shape);
+ggml_tensor* ParamLoader::add(const std::string& name, ggml_type type, Shape shape, Item item) {
+  std::reverse(shape.begin(), shape.end());
+  item.tensor = pool_.add(name, type, shape);
   items_.push_back(std::move(item));
   return items_.back().tensor;
 }
 
-ggml_tensor* ParamLoader::matrix(const std::vector<Source>& sources, std::vector<std::int64_t> stored_shape, Transform transform) {
-  Item item{nullptr, {}, std::move(transform), {}};
-  bool keep_bf16 = precision_ == MatrixPrecision::bf16;
-  for (const Source& source : sources) {
-    const TensorInfo* info = expect(source.name, source.shape);
-    keep_bf16 = keep_bf16 && info != nullptr && info->dtype == DType::bf16;
-    item.sources.push_back(info);
+ggml_tensor* ParamLoader::tensor(const std::string& name, Shape shape) {
+  Item item;
+  item.source = require(name, shape);
+  return add(name, GGML_TYPE_F32, std::move(shape), std::move(item));
+}
+
+ggml_tensor* ParamLoader::transformed(const std::string& name, const Shape& shape, Shape stored_shape, Transform transform) {
+  require(name, shape);
+  return computed(name, std::move(stored_shape),
+                  [name, transform = std::move(transform)](const WeightPart& part) -> Result<std::vector<float>> {
+                    TRITIUM_TRY_ASSIGN(std::vector<float> values, part.read_f32(name));
+                    return transform ? transform(std::move(values)) : std::move(values);
+                  });
+}
+
+ggml_tensor* ParamLoader::computed(const std::string& name, Shape stored_shape, Compute compute) {
+  Item item;
+  item.filling = Filling::computed;
+  item.compute = std::move(compute);
+  return add(name, GGML_TYPE_F32, std::move(stored_shape), std::move(item));
+}
+
+WeightMatrix ParamLoader::float_matrix(const std::string& name, std::int64_t out, std::int64_t in, Shape file_shape) {
+  Item item;
+  item.source = require(name, file_shape.empty() ? Shape{out, in} : file_shape);
+  return add(name, GGML_TYPE_F32, {out, in}, std::move(item));
+}
+
+WeightMatrix ParamLoader::matrix(const std::string& name, std::int64_t out, std::int64_t in, Shape file_shape) {
+  Item item;
+  item.source = require(name, file_shape.empty() ? Shape{out, in} : file_shape);
+  if (!item.source.found()) return {};
+  // Rows of another shape, or cropped ones, are not rows of the file.
+  if (file_shape.empty() && item.source.shape() == Shape{out, in} && PackedRows::possible(item.source)) {
+    if (policy_.form == MatrixForm::packed) return packed_matrix(name, out, in, std::move(item));
+    if (const auto type = native_type(item.source, in)) return native_matrix(name, out, in, *type, std::move(item));
   }
-  return add(sources.front().name, keep_bf16 ? GGML_TYPE_BF16 : GGML_TYPE_F32, std::move(stored_shape), std::move(item));
+  if (file_shape.empty() && item.source.shape() != Shape{out, in}) item.cropped = {out, in};
+  return plain_matrix(name, out, in, std::move(item));
 }
 
-ggml_tensor* ParamLoader::matrix(const std::string& name, std::vector<std::int64_t> shape) {
-  return matrix({Source{name, shape}}, shape, {});
+WeightMatrix ParamLoader::packed_matrix(const std::string& name, std::int64_t out, std::int64_t in, Item item) {
+  const LogicalTensor& first = *item.source.sources.front();
+  WeightMatrix matrix;
+  item.filling = Filling::packed;
+  matrix.packed = item.packed = std::make_shared<PackedRows>();
+  matrix.product = is(first, DType::f16) ? MatrixPrecision::f32 : policy_.precision;
+  for (const LogicalTensor* source : item.source.sources) table_bytes_ += source->bytes - source->stored->bytes;
+  add_factors(name, out, in, item, matrix);
+  const std::int64_t row_bytes = static_cast<std::int64_t>(first.stored->bytes) / first.shape[0];
+  matrix.values = add(name, GGML_TYPE_I8, {out, row_bytes}, std::move(item));
+  return matrix;
 }
 
-ggml_tensor* ParamLoader::tensor(const std::string& name, std::vector<std::int64_t> shape) {
-  const TensorInfo* source = expect(name, shape);
-  return add(name, GGML_TYPE_F32, std::move(shape), {nullptr, {source}, {}, {}});
+WeightMatrix ParamLoader::native_matrix(const std::string& name, std::int64_t out, std::int64_t in, ggml_type type, Item item) {
+  const LogicalTensor& first = *item.source.sources.front();
+  WeightMatrix matrix;
+  item.filling = first.quant ? Filling::encoded : Filling::as_is;
+  // What has to be quantized again is taken in the basis of the model, without factors.
+  if (first.quant && lossless_block_type(*first.quant)) add_factors(name, out, in, item, matrix);
+  matrix.values = add(name, type, {out, in}, std::move(item));
+  return matrix;
 }
 
-ggml_tensor* ParamLoader::computed(const std::string& name, std::vector<std::int64_t> stored_shape, Compute compute) {
-  return add(name, GGML_TYPE_F32, std::move(stored_shape), {nullptr, {}, {}, std::move(compute)});
+WeightMatrix ParamLoader::plain_matrix(const std::string& name, std::int64_t out, std::int64_t in, Item item) {
+  const auto all = [&](DType type) {
+    return std::all_of(item.source.sources.begin(), item.source.sources.end(), [type](const LogicalTensor* t) { return is(*t, type); });
+  };
+  const bool wide = policy_.precision == MatrixPrecision::f32 || all(DType::f32) || all(DType::f16);
+  item.filling = wide ? Filling::floats : Filling::bfloats;
+  if (wide ? all(DType::f32) : all(DType::bf16)) item.filling = Filling::as_is;
+  return add(name, wide ? GGML_TYPE_F32 : GGML_TYPE_BF16, {out, in}, std::move(item));
 }
 
-Result<std::vector<float>> ParamLoader::values_of(const Item& item) const {
-  if (item.compute) return item.compute(checkpoint_);
-  std::vector<float> values;
-  for (const TensorInfo* source : item.sources) {
-    TRITIUM_TRY_ASSIGN(std::vector<float> part, checkpoint_.read_f32(*source));
-    if (values.empty())
-      values = std::move(part);
-    else
-      values.insert(values.end(), part.begin(), part.end());
-  }
-  return item.transform ? item.transform(std::move(values)) : std::move(values);
+void ParamLoader::add_factors(const std::string& name, std::int64_t out, std::int64_t in, Item& item, WeightMatrix& matrix) {
+  const LogicalTensor& first = *item.source.sources.front();
+  if (!first.quant) return;
+  const QuantDescription& quant = *first.quant;
+  matrix.rotation = quant.rotation;
+  const SideTensors& sides = quant.sides;
+  const bool scales_of_groups = quant.format == QuantFormat::awq_w4a16 || quant.format == QuantFormat::mxfp8 || sides.correction != nullptr;
+  const bool scaled = std::any_of(item.source.sources.begin(), item.source.sources.end(), [](const LogicalTensor* source) {
+    return source->quant->sides.scale != nullptr || source->quant->sides.channel_scale != nullptr;
+  });
+  if (scaled && !scales_of_groups) item.row_scale = matrix.row_scale = pool_.add(name + ".row_scale", GGML_TYPE_F32, {out});
+  if (sides.pre_quant_scale != nullptr) item.column_factor = matrix.column_factor = pool_.add(name + ".column_factor", GGML_TYPE_F32, {in});
 }
 
 Result<void> ParamLoader::check() const {
@@ -93,37 +185,8 @@ Result<void> ParamLoader::check() const {
   const std::span shown(problems_.data(), std::min(problems_.size(), kProblemsShown));
   std::string message = fmt::format("the {} does not match its configuration: {}", what_, fmt::join(shown, "; "));
   if (problems_.size() > shown.size()) message += fmt::format("; and {} more", problems_.size() - shown.size());
-  const std::string where = checkpoint_.files().empty() ? "" : checkpoint_.files().front().path().string();
+  const std::string where = part_.where();
   return Error{ErrorCode::model, std::move(message), "", where.empty() ? "" : "in '" + where + "'"};
-}
-
-Result<TensorPool> ParamLoader::load(Device& device, const CancelToken* cancel, const LoadProgress& progress) {
-  TRITIUM_TRY(check());
-  TRITIUM_TRY(pool_.allocate(device, "the " + what_));
-  const std::uint64_t total = pool_.bytes();
-  std::uint64_t done = 0;
-  for (const Item& item : items_) {
-    if (cancel != nullptr) TRITIUM_TRY(cancel->check("loading"));
-    TRITIUM_TRY_ASSIGN(const std::vector<float> values, values_of(item));
-    if (static_cast<std::int64_t>(values.size()) != ggml_nelements(item.tensor))
-      return Error{
-          ErrorCode::failure,
-          fmt::format("'{}' has {} values after conversion, expected {}", item.tensor->name, values.size(), ggml_nelements(item.tensor)),
-          "", ""};
-    if (!all_finite(values))
-      return Error{ErrorCode::model, fmt::format("'{}' of the {} contains values that are not finite", item.tensor->name, what_), "",
-                   "the file is damaged: download it again"};
-    if (item.tensor->type == GGML_TYPE_BF16) {
-      const std::vector<std::uint16_t> bits = to_bf16(values);
-      ggml_backend_tensor_set(item.tensor, bits.data(), 0, bits.size() * sizeof(bits[0]));
-    } else {
-      upload(item.tensor, values);
-    }
-    done += ggml_nbytes(item.tensor);
-    if (progress) progress(done, total);
-  }
-  items_.clear();
-  return std::move(pool_);
 }
 
 }  // namespace tritium

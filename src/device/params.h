@@ -1,75 +1,95 @@
-// From a checkpoint to tensors on a device: a model part declares what it needs, then everything is checked, allocated and read once.
+// From a part of a model to tensors on a device: a network declares what it needs by official names, then everything is checked,
+// allocated and read once.
 #pragma once
 
 #include "device/tensor_pool.h"
-#include "weights/checkpoint.h"
+#include "device/weight_matrix.h"
+#include "weights/quant/blocks.h"
 
 #include <functional>
-#include <optional>
-#include <set>
 
 namespace tritium {
-
-// How matrices are kept on the device. Biases, norms and matrices that are float32 in the file stay float32 in either case.
-enum class MatrixPrecision {
-  f32,   // everything widened: small models, exact tests
-  bf16,  // matrices that are bfloat16 in the file stay so; products take bfloat16 inputs and accumulate in float32
-};
 
 using LoadProgress = std::function<void(std::uint64_t bytes_done, std::uint64_t bytes_total)>;
 
 class ParamLoader {
  public:
-  // `what` names the model part in errors: "video VAE decoder".
-  ParamLoader(const Checkpoint& checkpoint, std::string what, MatrixPrecision precision);
+  // `what` names the part in errors: "video VAE decoder".
+  ParamLoader(const WeightPart& part, std::string what, MatrixPolicy policy);
 
-  // Each declares one tensor of the file with its exact shape (outermost first, as in the file) and returns the device tensor
-  // (ne = reversed shape), usable in graphs after load(). A missing or misshapen tensor is remembered for load().
-  ggml_tensor* matrix(const std::string& name, std::vector<std::int64_t> shape);  // stored per MatrixPrecision
-  ggml_tensor* tensor(const std::string& name, std::vector<std::int64_t> shape);  // stored as float32
+  // The matrix of a linear layer, usable in graphs after load(). `file_shape`: that of the file, where it is not [out, in] but has the same
+  // values in the same order. A missing or misshapen tensor is remembered for load().
+  WeightMatrix matrix(const std::string& name, std::int64_t out, std::int64_t in, std::vector<std::int64_t> file_shape = {});
 
-  // A matrix made of several tensors of the file: their values, one after the other, pass through `transform` (same count in and
-  // out; may be empty) and are stored with `stored_shape` under the first one's name.
-  struct Source {
-    std::string name;
-    std::vector<std::int64_t> shape;
-  };
+  // The same kept and multiplied in float32 whatever the file has: small matrices whose rounding would be felt everywhere.
+  WeightMatrix float_matrix(const std::string& name, std::int64_t out, std::int64_t in, std::vector<std::int64_t> file_shape = {});
+
+  // One tensor with its exact shape (outermost first), kept as float32.
+  ggml_tensor* tensor(const std::string& name, std::vector<std::int64_t> shape);
+
+  // One tensor of the file whose values pass through `transform`; empty: as they are, in another shape.
   using Transform = std::function<std::vector<float>(std::vector<float>)>;
-  ggml_tensor* matrix(const std::vector<Source>& sources, std::vector<std::int64_t> stored_shape, Transform transform);
+  ggml_tensor* transformed(const std::string& name, const std::vector<std::int64_t>& shape, std::vector<std::int64_t> stored_shape,
+                           Transform transform = {});
 
-  // A float32 tensor computed on load from any tensors of the checkpoint.
-  using Compute = std::function<Result<std::vector<float>>(const Checkpoint&)>;
+  // A float32 tensor computed on load from any tensors of the part.
+  using Compute = std::function<Result<std::vector<float>>(const WeightPart&)>;
   ggml_tensor* computed(const std::string& name, std::vector<std::int64_t> stored_shape, Compute compute);
 
   // Checks that the tensor exists with this shape without loading it: for computed().
-  void require(const std::string& name, const std::vector<std::int64_t>& shape);
+  PlacedTensor require(const std::string& name, const std::vector<std::int64_t>& shape);
 
-  [[nodiscard]] std::uint64_t bytes() const { return pool_.bytes(); }
+  [[nodiscard]] const WeightPart& part() const { return part_; }
 
-  // All missing and misshapen tensors in one error (code model), before anything is allocated; then reads. Values that are not
-  // finite are refused. The loader is spent afterwards.
+  // What will be allocated, with the tables of packed matrices.
+  [[nodiscard]] std::uint64_t bytes() const { return pool_.bytes() + table_bytes_; }
+
+  // All missing and misshapen tensors in one error (code model), before anything is allocated; then reads. Values and scales that are
+  // not finite are refused. The matrices given out are complete afterwards, the loader is spent.
   Result<TensorPool> load(Device& device, const CancelToken* cancel = nullptr, const LoadProgress& progress = {});
 
   // The problems found so far, as load() would report them: for checking a model without loading it.
   [[nodiscard]] Result<void> check() const;
 
  private:
-  struct Item {
-    ggml_tensor* tensor;
-    std::vector<const TensorInfo*> sources;  // empty for computed tensors
-    Transform transform;
-    Compute compute;
+  // How the values of a tensor come to the device.
+  enum class Filling {
+    floats,    // decoded, as float32
+    bfloats,   // decoded, rounded to bfloat16
+    as_is,     // the stored bytes of plain rows: float32, bfloat16 or blocks of ggml
+    packed,    // the stored bytes of quantized rows
+    encoded,   // moved into ggml's blocks
+    computed,  // Compute
   };
-  ggml_tensor* add(const std::string& name, ggml_type type, std::vector<std::int64_t> stored_shape, Item item);
-  Result<std::vector<float>> values_of(const Item& item) const;
-  const TensorInfo* expect(const std::string& name, const std::vector<std::int64_t>& shape);
+  struct Item {
+    ggml_tensor* tensor = nullptr;
+    Filling filling = Filling::floats;
+    PlacedTensor source;
+    std::vector<std::int64_t> cropped;  // padded nvfp4: the part that is wanted
+    Compute compute;
+    std::shared_ptr<PackedRows> packed;         // filled in by load()
+    std::shared_ptr<const FileMapping> mapped;  // the values stay in the file's own memory
+    ggml_tensor *row_scale = nullptr, *column_factor = nullptr;
+  };
+  class Reader;
 
-  const Checkpoint& checkpoint_;
+  // The three ways to keep a matrix.
+  WeightMatrix packed_matrix(const std::string& name, std::int64_t out, std::int64_t in, Item item);
+  WeightMatrix native_matrix(const std::string& name, std::int64_t out, std::int64_t in, ggml_type type, Item item);
+  WeightMatrix plain_matrix(const std::string& name, std::int64_t out, std::int64_t in, Item item);
+  ggml_tensor* add(const std::string& name, ggml_type type, std::vector<std::int64_t> shape, Item item);
+  // Binds tensors whose stored bytes can be used where they are.
+  Result<void> map_values();
+  // Declares the factors a quantized matrix has beside its codes.
+  void add_factors(const std::string& name, std::int64_t out, std::int64_t in, Item& item, WeightMatrix& matrix);
+
+  const WeightPart& part_;
   std::string what_;
-  MatrixPrecision precision_;
+  MatrixPolicy policy_;
   TensorPool pool_;
   std::vector<Item> items_;
   std::vector<std::string> problems_;
+  std::uint64_t table_bytes_ = 0;
 };
 
 }  // namespace tritium

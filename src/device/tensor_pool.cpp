@@ -3,6 +3,7 @@
 #include "base/system.h"
 
 #include <fmt/format.h>
+#include <algorithm>
 
 namespace tritium {
 
@@ -19,16 +20,29 @@ ggml_tensor* TensorPool::add(const std::string& name, ggml_type type, std::span<
   return tensor;
 }
 
-Result<void> TensorPool::allocate(Device& device, const std::string& what) {
-  if (ggml_get_first_tensor(context_.get()) == nullptr) return {};
+Result<void> TensorPool::allocate(Device& device, const std::string& what, Contents contents) {
+  bool anything = false;
+  for (ggml_tensor* t = ggml_get_first_tensor(context_.get()); t != nullptr; t = ggml_get_next_tensor(context_.get(), t))
+    anything |= t->data == nullptr;
+  if (!anything) return {};
   buffer_.reset(ggml_backend_alloc_ctx_tensors(context_.get(), device.backend()));
   if (!buffer_)
     return Error{ErrorCode::does_not_fit,
                  fmt::format("{} needs {} on device '{}', which could not be allocated ({} free)", what, format_bytes(bytes()),
                              device.info().name, format_bytes(device.info().memory_free)),
                  "", "close other programs, choose another device or a smaller weight format"};
-  ggml_backend_buffer_clear(buffer_.get(), 0);
+  if (contents == Contents::zeroed) ggml_backend_buffer_clear(buffer_.get(), 0);
   return {};
+}
+
+void TensorPool::bind(ggml_tensor* tensor, const std::shared_ptr<const void>& owner, const void* base, std::size_t bytes, const void* at) {
+  auto known = std::find_if(foreign_.begin(), foreign_.end(), [&](const Foreign& f) { return f.owner == owner; });
+  if (known == foreign_.end()) {
+    ggml_backend_buffer_ptr buffer(ggml_backend_cpu_buffer_from_ptr(const_cast<void*>(base), bytes));
+    ggml_backend_buffer_set_usage(buffer.get(), GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+    known = foreign_.insert(foreign_.end(), Foreign{owner, std::move(buffer)});
+  }
+  ggml_backend_tensor_alloc(known->buffer.get(), tensor, const_cast<void*>(at));
 }
 
 std::uint64_t TensorPool::bytes() const {

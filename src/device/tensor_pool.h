@@ -6,6 +6,7 @@
 #include <ggml-cpp.h>
 #include <ggml.h>
 #include <initializer_list>
+#include <memory>
 #include <span>
 
 namespace tritium {
@@ -18,13 +19,23 @@ class TensorPool {
   ggml_tensor* add(const std::string& name, ggml_type type, std::initializer_list<std::int64_t> ne);
   ggml_tensor* add(const std::string& name, ggml_type type, std::span<const std::int64_t> ne);
 
-  // Error does_not_fit names the bytes. The buffer starts zeroed.
-  Result<void> allocate(Device& device, const std::string& what);
+  enum class Contents { zeroed, undefined };
+  // Error does_not_fit names the bytes.
+  Result<void> allocate(Device& device, const std::string& what, Contents contents = Contents::zeroed);
 
-  [[nodiscard]] std::uint64_t bytes() const;  // sum over the tensors; known before allocate()
+  // Lets a tensor use memory that lies elsewhere, on the host: a mapped file. To be called before allocate(), which leaves such tensors
+  // alone. `owner` is kept as long as the pool; [base, base + bytes) is all of its memory and begins at a page.
+  void bind(ggml_tensor* tensor, const std::shared_ptr<const void>& owner, const void* base, std::size_t bytes, const void* at);
+
+  [[nodiscard]] std::uint64_t bytes() const;  // sum over the tensors, bound ones too; known before allocate()
 
  private:
+  struct Foreign {
+    std::shared_ptr<const void> owner;
+    ggml_backend_buffer_ptr buffer;  // freed before the owner
+  };
   ggml_context_ptr context_;
+  std::vector<Foreign> foreign_;
   ggml_backend_buffer_ptr buffer_;  // freed before the context
 };
 

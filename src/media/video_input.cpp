@@ -73,7 +73,9 @@ class FrameHolder {
 
   [[nodiscard]] bool stopped() const { return stopped_; }
   // Precondition: there was a frame.
-  [[nodiscard]] std::int64_t first_timestamp() const { return first_timestamp_; }
+  // When the first picture is shown. Containers without presentation times (AVI) give none: their guesses lag behind by the frames that
+  // the decoder reorders.
+  [[nodiscard]] std::int64_t presentation_start() const { return presentation_start_; }
   [[nodiscard]] const VideoInput& result() const { return result_; }
 
  private:
@@ -90,7 +92,7 @@ class FrameHolder {
   std::int64_t max_frames_;
   Orientation orientation_;
   av::Owned<AVFrame> pending_;
-  std::int64_t first_timestamp_ = 0;
+  std::int64_t first_timestamp_ = 0, presentation_start_ = 0;
   std::int64_t timestamp_ = 0, duration_ = 0;  // of the pending frame, from the first one on
   std::int64_t slot_ = 0;                      // where the pending frame starts
   bool stopped_ = false;                       // at keep_frames
@@ -102,6 +104,7 @@ Result<void> FrameHolder::start(const AVFrame& frame) {
   pending_.reset(av_frame_alloc());
   if (!pending_) return out_of_memory(path_);
   first_timestamp_ = frame.best_effort_timestamp == AV_NOPTS_VALUE ? 0 : frame.best_effort_timestamp;
+  if (frame.pts != AV_NOPTS_VALUE) presentation_start_ = frame.pts;
   const std::int32_t* matrix = track_matrix(stream_);
   if (matrix == nullptr) matrix = frame_matrix(frame);
   if (matrix != nullptr) {
@@ -221,7 +224,7 @@ Result<VideoInput> load(const fs::path& path, const VideoOptions& options, const
   TRITIUM_TRY(decode_tracks(path, *input, tracks, options.cancel));
   TRITIUM_TRY(holder.finish());
   VideoInput out = holder.result();
-  const double start = static_cast<double>(holder.first_timestamp()) * av_q2d(video->time_base);
+  const double start = static_cast<double>(holder.presentation_start()) * av_q2d(video->time_base);
   if (audio != nullptr) TRITIUM_TRY(take_sound(path, *input, *audio, collector, start, out));
   return out;
 }

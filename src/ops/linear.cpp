@@ -1,18 +1,38 @@
 #include "ops/linear.h"
 
-#include "kernels/cpu/matmul.h"
+#include "kernels/cpu/packed_matmul.h"
+#include "ops/rotation.h"
 
 namespace tritium::ops {
 namespace {
 
 using MatmulPtr = std::shared_ptr<const cpu::Matmul>;
 
-// Sources of the node: x, w and, if present, the bias.
+double product_operations(const ggml_tensor* x, std::int64_t out, std::int64_t in) {
+  return 2.0 * static_cast<double>(ggml_nrows(x)) * static_cast<double>(out) * static_cast<double>(in);
+}
+
+const float* bias_of(const ggml_tensor* dst) {
+  const ggml_tensor* bias = dst->src[2];
+  return bias != nullptr ? static_cast<const float*>(bias->data) : nullptr;
+}
+
+// Sources of both nodes: x, w and, if present, the bias.
 void run_matmul(ggml_tensor* dst, int thread, int threads, void* user_data) {
   const auto& kernel = **static_cast<MatmulPtr*>(user_data);
-  const ggml_tensor* bias = dst->src[2];
-  kernel.compute(thread, threads, dst->src[0]->data, dst->src[1]->data, bias != nullptr ? static_cast<const float*>(bias->data) : nullptr,
+  kernel.compute(thread, threads, dst->src[0]->data, dst->src[1]->data, bias_of(dst), static_cast<float*>(dst->data));
+}
+void run_packed_matmul(ggml_tensor* dst, int thread, int threads, void* user_data) {
+  const auto& kernel = *static_cast<cpu::PackedMatmul*>(user_data);
+  kernel.compute(thread, threads, dst->src[0]->data, static_cast<const std::uint8_t*>(dst->src[1]->data), bias_of(dst),
                  static_cast<float*>(dst->data));
+}
+
+ggml_tensor* product_node(Graph& graph, ggml_tensor* x, ggml_tensor* w, ggml_tensor* bias, std::int64_t out, ggml_custom_op_t run,
+                          int pieces, void* user_data) {
+  ggml_tensor* arguments[] = {x, w, bias};
+  return ggml_custom_4d(graph.context(), GGML_TYPE_F32, out, x->ne[1], x->ne[2], x->ne[3], arguments, bias != nullptr ? 3 : 2, run,
+                        std::min(pieces, graph.device().threads()), user_data);
 }
 
 // w [k, n], x [k, m] of the same type.
@@ -20,27 +40,53 @@ ggml_tensor* fast_product(Graph& graph, ggml_tensor* w, ggml_tensor* x, ggml_ten
   const auto type = w->type == GGML_TYPE_BF16 ? cpu::MatmulType::bf16 : cpu::MatmulType::f32;
   MatmulPtr kernel = cpu::make_fast_matmul({ggml_nrows(x), w->ne[1], w->ne[0], type, bias != nullptr});
   if (kernel == nullptr) return nullptr;
-  graph.add_work(2.0 * static_cast<double>(ggml_nrows(x)) * static_cast<double>(w->ne[1]) * static_cast<double>(w->ne[0]));
-  const int tasks = std::min(kernel->tiles(), graph.device().threads());
-  ggml_tensor* arguments[] = {x, w, bias};
-  return ggml_custom_4d(graph.context(), GGML_TYPE_F32, w->ne[1], x->ne[1], x->ne[2], x->ne[3], arguments, bias != nullptr ? 3 : 2,
-                        run_matmul, tasks, graph.keep(std::move(kernel)));
+  graph.add_work(product_operations(x, w->ne[1], w->ne[0]));
+  const int tiles = kernel->tiles();
+  return product_node(graph, x, w, bias, w->ne[1], run_matmul, tiles, graph.keep(std::move(kernel)));
+}
+
+ggml_tensor* packed_product(Graph& graph, const WeightMatrix& weight, ggml_tensor* x, ggml_tensor* bias) {
+  const bool narrow = weight.product == MatrixPrecision::bf16;
+  if (narrow) x = ggml_cast(graph.context(), x, GGML_TYPE_BF16);
+  cpu::PackedMatmul kernel(weight.packed, ggml_nrows(x), narrow ? cpu::MatmulType::bf16 : cpu::MatmulType::f32, bias != nullptr,
+                           !graph.device().fast_kernels());
+  graph.add_work(product_operations(x, weight.out(), weight.in()));
+  const int panels = kernel.panels();
+  return product_node(graph, x, weight.values, bias, weight.out(), run_packed_matmul, panels, graph.keep(std::move(kernel)));
+}
+
+// U · x + b, without the factors beside U.
+ggml_tensor* product(Graph& graph, const WeightMatrix& weight, ggml_tensor* x, ggml_tensor* bias) {
+  ggml_context* context = graph.context();
+  ggml_tensor* w = weight.values;
+  const bool known_type = w->type == GGML_TYPE_F32 || w->type == GGML_TYPE_BF16;
+  if ((weight.packed || graph.device().fast_kernels()) && !ggml_is_contiguous(x)) x = ggml_cont(context, x);
+  if (weight.packed) return packed_product(graph, weight, x, bias);
+  if (graph.device().fast_kernels() && known_type) {
+    ggml_tensor* source = w->type == GGML_TYPE_F32 ? x : ggml_cast(context, x, GGML_TYPE_BF16);
+    if (ggml_tensor* y = fast_product(graph, w, source, bias)) return y;
+  }
+  ggml_tensor* y = ggml_mul_mat(context, w, x);
+  ggml_prec_set_acc(y, GGML_PREC_F32);
+  return bias != nullptr ? ggml_add(context, y, bias) : y;
 }
 
 }  // namespace
 
 ggml_tensor* linear(Graph& graph, const Linear& layer, ggml_tensor* x) {
   ggml_context* context = graph.context();
-  ggml_tensor* w = layer.weight;
-  const bool known_type = w->type == GGML_TYPE_F32 || w->type == GGML_TYPE_BF16;
-  if (graph.device().fast_kernels() && known_type) {
-    if (!ggml_is_contiguous(x)) x = ggml_cont(context, x);
-    ggml_tensor* source = w->type == GGML_TYPE_F32 ? x : ggml_cast(context, x, GGML_TYPE_BF16);
-    if (ggml_tensor* y = fast_product(graph, w, source, layer.bias)) return y;
+  const WeightMatrix& weight = layer.weight;
+  ggml_tensor* input = weight.column_factor != nullptr ? ggml_mul(context, x, weight.column_factor) : x;
+  if (weight.rotation != 0) input = rotate_groups(graph, input, weight.rotation);
+  ggml_tensor* y;
+  if (weight.row_scale == nullptr) {
+    y = product(graph, weight, input, layer.bias);
+  } else {
+    y = ggml_mul(context, product(graph, weight, input, nullptr), weight.row_scale);
+    if (layer.bias != nullptr) y = ggml_add(context, y, layer.bias);
   }
-  ggml_tensor* y = ggml_mul_mat(context, w, x);
-  ggml_prec_set_acc(y, GGML_PREC_F32);
-  return layer.bias != nullptr ? ggml_add(context, y, layer.bias) : y;
+  if (layer.lora_down == nullptr) return y;
+  return ggml_add(context, y, product(graph, layer.lora_up, product(graph, layer.lora_down, x, nullptr), nullptr));
 }
 
 ggml_tensor* matmul(Graph& graph, ggml_tensor* a, ggml_tensor* b) {

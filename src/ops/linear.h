@@ -2,17 +2,21 @@
 #pragma once
 
 #include "device/graph.h"
+#include "device/weight_matrix.h"
 
 namespace tritium::ops {
 
-// Weight [in, out] (the file's [out, in] row-major) in float32 or bfloat16; bias [out] or nullptr.
+// Weight [in, out] (the file's [out, in] row-major); bias [out] or nullptr. Low-rank adapters (LoRA) add B·A·x to the product; A is
+// `lora_down` [in, rank], B is `lora_up` [rank, out] with every factor already in it, both float32 or both nullptr.
 struct Linear {
-  ggml_tensor* weight = nullptr;
+  WeightMatrix weight;
   ggml_tensor* bias = nullptr;
+  ggml_tensor *lora_down = nullptr, *lora_up = nullptr;
 };
 
-// y[out, rows] = W · x + b. With bfloat16 weights the input is rounded to bfloat16 and products accumulate in float32.
-// x may have further dimensions; they count as rows.
+// y[out, rows] = W · x + b (+ B · A · x). x may have further dimensions; they count as rows. bfloat16 weights, and packed ones that are to
+// be multiplied so, take the input rounded to bfloat16; products accumulate in float32. Adapters see the unchanged input in float32
+// (spec/weights.md §6).
 ggml_tensor* linear(Graph& graph, const Linear& layer, ggml_tensor* x);
 
 // y[n, m] = sum over k of a[k, n]·b[k, m], both float32 and contiguous matrices; the activation-by-activation product of

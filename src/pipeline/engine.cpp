@@ -4,6 +4,7 @@
 #include "base/try.h"
 #include "pipeline/conditions.h"
 #include "pipeline/cost_inputs.h"
+#include "pipeline/lora.h"
 #include "pipeline/model_json.h"
 #include "pipeline/parts.h"
 #include "pipeline/progress.h"
@@ -34,7 +35,7 @@ class LocalEngine final : public Engine {
   using Engine::generate;
   Result<Artifact> generate(const Request& request, const OutputOptions& output, const GenerateHooks& hooks,
                             const CancelToken* cancel) override {
-    TRITIUM_TRY_ASSIGN(const Job job, prepare(request, cancel));
+    TRITIUM_TRY_ASSIGN(Job job, prepare(request, cancel));
     const Plan& plan = job.plan;
     if (hooks.plan) hooks.plan(plan);
     TRITIUM_TRY_ASSIGN(AtomicFile reserved, reserve_output(output, plan));
@@ -43,6 +44,8 @@ class LocalEngine final : public Engine {
     const StepProgress step = [&tracker](int done, int of) { tracker.report(done, of); };
     tracker.begin("load");
     TRITIUM_TRY(parts_.load(parts_for(job.inputs), cancel, step));
+    TRITIUM_TRY(loras_.use(parts_.dit(), job.loras, cancel));
+    describe_loras(job.loras, job.plan);
     if (fingerprints_.empty()) { TRITIUM_TRY_ASSIGN(fingerprints_, weight_fingerprints(model_, cancel)); }
     Conditioning conditioning;
     if (job.inputs.mode != Mode::t2va) {
@@ -78,14 +81,19 @@ class LocalEngine final : public Engine {
     Plan plan;
     Inputs inputs;
     PromptInputs prompt;
+    std::vector<ChosenLora> loras;
   };
 
   Result<Job> prepare(const Request& request, const CancelToken* cancel) const {
     Job job;
     TRITIUM_TRY_ASSIGN(const Mode mode, decide_mode(request));
     TRITIUM_TRY(check_partition(mode, model_.partition));
+    TRITIUM_TRY_ASSIGN(job.loras, open_loras(request, model_));
     TRITIUM_TRY_ASSIGN(job.inputs, open_inputs(request, mode, model_.defaults, cancel));
     TRITIUM_TRY_ASSIGN(PlanInputs in, plan_inputs(job.inputs));
+    std::vector<Adjustment> contracts;
+    apply_contracts(job.loras, request, in.defaults, contracts);
+    in.dit_weights.bytes += lora_bytes(job.loras);
     const std::uint64_t seed = std::random_device{}();
     if (mode != Mode::t2va) {
       // The pictures need the canvas before the prompt around them is known.
@@ -97,6 +105,8 @@ class LocalEngine final : public Engine {
     in.text_tokens = static_cast<int>(job.prompt.presentation.ids.size());
     TRITIUM_TRY(add_input_costs(job, in));
     TRITIUM_TRY_ASSIGN(job.plan, make_plan(request, in, seed));
+    job.plan.adjustments.insert(job.plan.adjustments.end(), contracts.begin(), contracts.end());
+    describe_loras(job.loras, job.plan);
     const auto& warnings = job.prompt.presentation.warnings;
     job.plan.warnings.insert(job.plan.warnings.end(), warnings.begin(), warnings.end());
     return job;
@@ -151,13 +161,26 @@ class LocalEngine final : public Engine {
   Tokenizer tokenizer_;
   std::unique_ptr<Device> device_;  // outlives the parts
   Parts parts_;
+  AttachedLoras loras_;  // on the transformer of the parts
   std::string fingerprints_;
 };
+
+Result<ModelSelection> model_selection_of(const EngineOptions& options) {
+  TRITIUM_TRY_ASSIGN(ModelSelection out, parse_model_selection(options.partition, options.qkv_order));
+  out.dit = options.dit;
+  out.text_encoder = options.text_encoder;
+  out.video_vae = options.video_vae;
+  out.audio_vae = options.audio_vae;
+  out.tokenizer = options.tokenizer;
+  if (options.prefer_ref2va) out.preferred = Partition::ref2va;
+  return out;
+}
 
 }  // namespace
 
 Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& options) {
-  TRITIUM_TRY_ASSIGN(ModelInfo model, open_model(options.model));
+  TRITIUM_TRY_ASSIGN(const ModelSelection selection, model_selection_of(options));
+  TRITIUM_TRY_ASSIGN(ModelInfo model, open_model(options.model, selection));
   TRITIUM_TRY_ASSIGN(Tokenizer tokenizer, Tokenizer::load(model.tokenizer()));
   if (tokenizer.vocab_size() > model.text_config.vocabulary)
     return Error{ErrorCode::model,

@@ -1,10 +1,13 @@
 #include "pipeline/model_info.h"
 
 #include "base/files.h"
+#include "base/system.h"
 #include "base/try.h"
+#include "pipeline/model_config.h"
+#include "weights/text_names.h"
+#include "weights/vae_names.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 namespace tritium {
@@ -15,25 +18,9 @@ using nlohmann::json;
 
 Error bad(std::string message, std::string hint = {}) { return Error{ErrorCode::model, std::move(message), "model", std::move(hint)}; }
 
-bool is_folder(const fs::path& path) {
-  std::error_code ignored;
-  return fs::is_directory(path, ignored);
-}
-
 bool is_there(const fs::path& path) {
   std::error_code ignored;
   return fs::exists(path, ignored);
-}
-
-// The partition's folder inside what the user named.
-Result<fs::path> find_partition(const fs::path& folder) {
-  if (!is_folder(folder))
-    return bad(fmt::format("the model folder '{}' does not exist", folder.string()), "give the folder that holds FL2VA/ with -m DIR");
-  if (is_folder(folder / "transformer")) return folder;
-  if (is_folder(folder / "FL2VA" / "transformer")) return folder / "FL2VA";
-  if (is_folder(folder / "Ref2VA" / "transformer")) return folder / "Ref2VA";
-  return bad(fmt::format("'{}' is not a MiniMax-H3 model folder: neither transformer/ nor FL2VA/transformer/ is in it", folder.string()),
-             "expected is the official layout: FL2VA/{transformer,text_encoder,tokenizer,video_vae,audio_vae}");
 }
 
 Result<json> read_json(const fs::path& path) {
@@ -44,25 +31,18 @@ Result<json> read_json(const fs::path& path) {
   return parsed;
 }
 
-// model_index.json says which partition this is and which noise schedule belongs to it.
+// model_index.json says which noise schedule belongs to the model.
 Result<void> read_index(const fs::path& root, ModelInfo& info) {
   const fs::path path = root / "model_index.json";
-  std::string partition = root.filename() == "Ref2VA" ? "ref2va" : root.filename() == "FL2VA" ? "fl2va" : "";
-  if (is_there(path)) {
-    TRITIUM_TRY_ASSIGN(const json index, read_json(path));
-    try {
-      if (const auto own = index.find("_minimax_h3"); own != index.end()) {
-        partition = own->value("partition", partition);
-        const json shifts = own->value("sigma_shift_scales", json::object());
-        info.defaults.video_shift = shifts.value("video", info.defaults.video_shift);
-        info.defaults.audio_shift = shifts.value("audio", info.defaults.audio_shift);
-      }
-    } catch (const json::exception& e) { return bad(fmt::format("'{}': {}", path.string(), e.what())); }
-  }
-  if (partition != "fl2va" && partition != "ref2va")
-    return bad(fmt::format("cannot tell whether '{}' is the FL2VA or the Ref2VA model", root.string()),
-               "name the folder FL2VA or Ref2VA, or add model_index.json");
-  info.partition = partition == "fl2va" ? Partition::fl2va : Partition::ref2va;
+  if (!is_there(path)) return {};
+  TRITIUM_TRY_ASSIGN(const json index, read_json(path));
+  try {
+    if (const auto own = index.find("_minimax_h3"); own != index.end()) {
+      const json shifts = own->value("sigma_shift_scales", json::object());
+      info.defaults.video_shift = shifts.value("video", info.defaults.video_shift);
+      info.defaults.audio_shift = shifts.value("audio", info.defaults.audio_shift);
+    }
+  } catch (const json::exception& e) { return bad(fmt::format("'{}': {}", path.string(), e.what())); }
   return {};
 }
 
@@ -103,12 +83,52 @@ Result<void> read_defaults(const fs::path& root, ModelInfo& info) {
   return {};
 }
 
-Result<std::shared_ptr<const Checkpoint>> open_part(const fs::path& folder, const char* part) {
-  if (!is_folder(folder)) return bad(fmt::format("the {} is missing: no folder '{}'", part, folder.string()));
-  auto opened = Checkpoint::open(folder);
+Result<std::shared_ptr<const Checkpoint>> open_part(const ChosenPart& chosen) {
+  auto opened = Checkpoint::open(chosen.file.path);
   if (!opened.ok())
-    return Error{ErrorCode::model, fmt::format("{}: {}", part, opened.error().message), opened.error().field, opened.error().hint};
+    return Error{ErrorCode::model, fmt::format("{}: {}", role_name(chosen.file.identity.role), opened.error().message),
+                 opened.error().field, opened.error().hint};
   return std::make_shared<const Checkpoint>(std::move(*opened));
+}
+
+Result<void> open_transformer(ModelInfo& info) {
+  const ChosenPart& chosen = info.files.dit;
+  TRITIUM_TRY_ASSIGN(auto checkpoint, open_part(chosen));
+  TRITIUM_TRY_ASSIGN(LogicalTensors tensors, LogicalTensors::open(*checkpoint));
+  info.dit_layout = chosen.file.identity.dit_layout;
+  Naming naming = dit_naming(tensors, info.dit_layout);
+  info.dit = WeightPart::wrap(std::move(checkpoint), std::move(tensors), std::move(naming));
+  TRITIUM_TRY_ASSIGN(const std::string config, dit_config_text(chosen.file, *info.dit));
+  TRITIUM_TRY_ASSIGN(info.dit_config, read_dit_config(*info.dit, config));
+  if (!chosen.file.identity.order_doubtful) return {};
+  return bad(
+      fmt::format("cannot tell the order of the attention rows of '{}': {}", chosen.file.path.string(), chosen.file.identity.layout_reason),
+      "say --qkv-order interleaved if it is made of the original repository's files, --qkv-order plain if it is a repack; the wrong "
+      "one gives noise");
+}
+
+Result<void> open_text(ModelInfo& info) {
+  TRITIUM_TRY_ASSIGN(auto checkpoint, open_part(info.files.text_encoder));
+  TRITIUM_TRY_ASSIGN(info.text, open_text_encoder(std::move(checkpoint)));
+  TRITIUM_TRY_ASSIGN(info.text_json, text_config_text(info.files.text_encoder.file, *info.text));
+  TRITIUM_TRY_ASSIGN(info.text_config, parse_text_config(info.text_json));
+  return {};
+}
+
+Result<void> open_vaes(ModelInfo& info) {
+  constexpr std::int64_t kReleasedHeadDim = 64;
+  TRITIUM_TRY_ASSIGN(const auto video, open_part(info.files.video_vae));
+  TRITIUM_TRY_ASSIGN(info.video_vae, open_video_vae(video, kReleasedHeadDim));
+  TRITIUM_TRY_ASSIGN(const VideoVaeTexts texts, video_vae_config_texts(info.files.video_vae.file, *info.video_vae));
+  TRITIUM_TRY_ASSIGN(info.video_vae_config, video_vae::VideoVaeConfig::parse(texts.config, texts.source));
+  if (info.video_vae_config.head_dim != kReleasedHeadDim) {
+    TRITIUM_TRY_ASSIGN(info.video_vae, open_video_vae(video, info.video_vae_config.head_dim));
+  }
+  TRITIUM_TRY_ASSIGN(auto audio, open_part(info.files.audio_vae));
+  TRITIUM_TRY_ASSIGN(info.audio_vae, open_audio_vae(std::move(audio)));
+  TRITIUM_TRY_ASSIGN(const AudioVaeTexts audio_texts, audio_vae_config_texts(info.files.audio_vae.file, *info.audio_vae));
+  TRITIUM_TRY_ASSIGN(info.audio_vae_config, audio_vae::AudioVaeConfig::parse(audio_texts.config, audio_texts.metadata));
+  return {};
 }
 
 // The parts must speak of the same latents and text rows.
@@ -129,54 +149,39 @@ Result<void> check_fit(const ModelInfo& m) {
 
 }  // namespace
 
-Result<ModelInfo> open_model(const fs::path& folder) {
+Result<ModelInfo> open_model(const fs::path& path, const ModelSelection& selection) {
   ModelInfo info;
-  TRITIUM_TRY_ASSIGN(info.root, find_partition(folder));
-  info.name = fs::weakly_canonical(info.root).parent_path().filename().string() + "/" + info.root.filename().string();
+  TRITIUM_TRY_ASSIGN(info.files, find_model_files(path, selection, host_memory().available));
+  info.root = info.files.root;
+  info.partition = info.files.partition;
+  const fs::path real = fs::weakly_canonical(info.root);
+  info.name = info.files.dit.file.tree.empty() ? info.files.dit.file.path.stem().string()
+                                               : real.parent_path().filename().string() + "/" + real.filename().string();
   TRITIUM_TRY(read_index(info.root, info));
   TRITIUM_TRY(read_defaults(info.root, info));
-  TRITIUM_TRY_ASSIGN(info.text, open_part(info.root / "text_encoder", "text encoder"));
-  TRITIUM_TRY_ASSIGN(info.dit, open_part(info.root / "transformer", "diffusion transformer"));
-  TRITIUM_TRY_ASSIGN(info.video_vae, open_part(info.root / "video_vae" / "source", "video VAE"));
-  TRITIUM_TRY_ASSIGN(info.audio_vae, open_part(info.root / "audio_vae", "audio VAE"));
-
-  const auto text_of = [&](const char* relative) -> Result<std::string> {
-    auto text = read_file(info.root / relative);
-    if (!text.ok()) return bad(text.error().message, "every part of the model needs its configuration: download it again");
-    return text;
-  };
-  TRITIUM_TRY_ASSIGN(const std::string text_json, text_of("text_encoder/config.json"));
-  TRITIUM_TRY_ASSIGN(info.text_config, parse_text_config(text_json));
-  const fs::path dit_json_path = info.root / "transformer" / "config.json";
-  std::string dit_json;
-  if (is_there(dit_json_path)) { TRITIUM_TRY_ASSIGN(dit_json, text_of("transformer/config.json")); }
-  TRITIUM_TRY_ASSIGN(info.dit_layout, detect_dit_layout(*info.dit, !dit_json.empty()));
-  TRITIUM_TRY_ASSIGN(info.dit_config, read_dit_config(*info.dit, info.dit_layout, dit_json));
-  TRITIUM_TRY_ASSIGN(const std::string vae_json, text_of("video_vae/config.json"));
-  TRITIUM_TRY_ASSIGN(const std::string vae_source_json, text_of("video_vae/source/config.json"));
-  TRITIUM_TRY_ASSIGN(info.video_vae_config, video_vae::VideoVaeConfig::parse(vae_json, vae_source_json));
-  auto audio_config = audio_vae::AudioVaeConfig::read(info.root / "audio_vae");
-  if (!audio_config.ok())
-    return Error{ErrorCode::model, audio_config.error().message, audio_config.error().field, audio_config.error().hint};
-  info.audio_vae_config = std::move(*audio_config);
+  TRITIUM_TRY(open_text(info));
+  TRITIUM_TRY(open_transformer(info));
+  TRITIUM_TRY(open_vaes(info));
   TRITIUM_TRY(check_fit(info));
   return info;
 }
 
 Result<VisionSetup> read_vision_setup(const ModelInfo& model) {
+  constexpr std::int64_t kReleasedVocabulary = 151936;
   VisionSetup setup;
-  TRITIUM_TRY_ASSIGN(const std::string config, read_file(model.root / "text_encoder/config.json"));
-  TRITIUM_TRY_ASSIGN(setup.config, parse_vision_config(config));
-  const auto limits = [&](const char* name) -> Result<ResizeLimits> {
-    for (const char* folder : {"text_encoder", "processor"})
-      if (const fs::path path = model.root / folder / name; is_there(path)) {
-        TRITIUM_TRY_ASSIGN(const std::string text, read_file(path));
-        return parse_resize_limits(text, path.string(), setup.config.patch);
+  TRITIUM_TRY_ASSIGN(setup.config, parse_vision_config(model.text_json));
+  const fs::path &text = model.files.text_encoder.file.folder, &tokenizer = model.files.tokenizer;
+  const auto limits = [&](const char* name, const char* released) -> Result<ResizeLimits> {
+    for (const fs::path& folder : {text, text.parent_path() / "processor", tokenizer, tokenizer.parent_path() / "processor"})
+      if (const fs::path path = folder / name; is_there(path)) {
+        TRITIUM_TRY_ASSIGN(const std::string document, read_file(path));
+        return parse_resize_limits(document, path.string(), setup.config.patch);
       }
-    return bad(fmt::format("'{}' is missing in text_encoder/ and processor/ of '{}'", name, model.root.string()));
+    if (model.text_config.vocabulary == kReleasedVocabulary) return parse_resize_limits(released, "built-in limits", setup.config.patch);
+    return bad(fmt::format("'{}' is missing in '{}' and in the processor/ folder beside it", name, text.string()));
   };
-  TRITIUM_TRY_ASSIGN(setup.image, limits("preprocessor_config.json"));
-  TRITIUM_TRY_ASSIGN(setup.video, limits("video_preprocessor_config.json"));
+  TRITIUM_TRY_ASSIGN(setup.image, limits("preprocessor_config.json", released_image_processor()));
+  TRITIUM_TRY_ASSIGN(setup.video, limits("video_preprocessor_config.json", released_video_processor()));
   return setup;
 }
 

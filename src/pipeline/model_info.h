@@ -1,7 +1,7 @@
-// A model folder: its files, configurations and what they say, without any weight read.
+// A model: its files, configurations and what they say, without any weight read.
 //
-// Understood is the official tree: DIR/FL2VA/{transformer,text_encoder,tokenizer,video_vae,audio_vae}, or DIR itself being such a
-// partition. A file "tritium.json" in the partition may give a name, defaults and the trained range.
+// Its files are found by model_files.h. A file "tritium.json" in the partition's folder (of other layouts: the folder given) may give a
+// name, defaults and the trained range; "model_index.json" there the noise schedule.
 #pragma once
 
 #include "model/audio_vae/config.h"
@@ -9,15 +9,13 @@
 #include "model/text/text_config.h"
 #include "model/video_vae/config.h"
 #include "model/vision/vision_config.h"
-#include "weights/checkpoint.h"
+#include "pipeline/model_files.h"
 
 #include <array>
 #include <filesystem>
 #include <memory>
 
 namespace tritium {
-
-enum class Partition { fl2va, ref2va };
 
 // Defaults and trained ranges; those of the released model unless the folder says otherwise.
 struct ModelDefaults {
@@ -27,19 +25,21 @@ struct ModelDefaults {
 };
 
 struct ModelInfo {
-  std::filesystem::path root;  // the partition's folder
+  std::filesystem::path root;  // the partition's folder of an official tree, otherwise the folder given
+  ModelFiles files;
   std::string name;
   Partition partition = Partition::fl2va;
   ModelDefaults defaults;
 
-  std::shared_ptr<const Checkpoint> text, dit, video_vae, audio_vae;
+  std::shared_ptr<const WeightPart> text, dit, video_vae, audio_vae;
+  std::string text_json;  // the text encoder's config.json
   TextConfig text_config;
   DitLayout dit_layout = DitLayout::interleaved;
   DitConfig dit_config;
   video_vae::VideoVaeConfig video_vae_config;
   audio_vae::AudioVaeConfig audio_vae_config;
 
-  [[nodiscard]] std::filesystem::path tokenizer() const { return root / "tokenizer"; }
+  [[nodiscard]] const std::filesystem::path& tokenizer() const { return files.tokenizer; }
 };
 
 // The vision tower's dimensions and the sizes that pictures and reference videos are brought to for it; read only when needed.
@@ -50,7 +50,8 @@ struct VisionSetup {
 // Errors (code model) name the file and key.
 Result<VisionSetup> read_vision_setup(const ModelInfo& model);
 
-// Errors (code model): folder or part missing (names what was looked for), damaged files, parts that do not belong together.
-Result<ModelInfo> open_model(const std::filesystem::path& folder);
+// `path`: a folder or the transformer's file, see find_model_files(). Errors (code model): its errors, damaged files, parts that do not
+// belong together, an order of qkv rows that cannot be proven.
+Result<ModelInfo> open_model(const std::filesystem::path& path, const ModelSelection& selection = {});
 
 }  // namespace tritium

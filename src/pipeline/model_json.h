@@ -1,4 +1,4 @@
-// Describing a model folder for people and machines ("tritium inspect").
+// Describing models and weight files for people and machines ("tritium inspect").
 #pragma once
 
 #include "pipeline/model_info.h"
@@ -8,10 +8,14 @@ namespace tritium {
 std::string describe_model_json(const ModelInfo& model);
 std::string describe_model_text(const ModelInfo& model);
 
-// One weight file on its own: container facts, dtypes, bytes. Error code model.
 struct FileDescription {
   std::string text, json;
 };
-Result<FileDescription> describe_file(const std::filesystem::path& path);
+
+// One weight file or part folder on its own, with all its tensors. Error code model.
+Result<FileDescription> describe_file(const std::filesystem::path& path, std::optional<DitLayout> order = std::nullopt);
+
+// The weight files of a folder that is no complete model. Error code model: the folder cannot be read.
+FileDescription describe_folder(const ModelFolder& folder);
 
 }  // namespace tritium

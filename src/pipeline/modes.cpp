@@ -75,7 +75,7 @@ Result<void> check_partition(Mode mode, Partition partition) {
   return Error{ErrorCode::model,
                fmt::format("this is the {} model; {} the {} model", other,
                            needed == Partition::ref2va ? "references need" : "this request needs", name),
-               "model", fmt::format("name the {} folder with -m", name)};
+               "model", fmt::format("name the {} model with -m or --dit", name)};
 }
 
 Result<double> parse_aspect(const std::string& text) {

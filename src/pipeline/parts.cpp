@@ -12,19 +12,19 @@ namespace {
 constexpr std::uint64_t kAutoFloatBytes = std::uint64_t{1} << 30;
 
 // Parts that the official programs run in float32 have no precision to choose.
-Result<std::uint64_t> bytes_of(const ModelInfo& m, Part part, MatrixPrecision precision) {
+Result<std::uint64_t> bytes_of(const ModelInfo& m, Part part, MatrixPolicy policy) {
   switch (part) {
     case Part::text:
-      return TextModel::weight_bytes(*m.text, m.text_config, precision);
+      return TextModel::weight_bytes(*m.text, m.text_config, policy);
     case Part::dit:
-      return dit_weight_bytes(*m.dit, m.dit_layout, m.dit_config, precision);
+      return dit_weight_bytes(*m.dit, m.dit_config, policy);
     case Part::video_decoder:
-      return video_vae::VideoDecoder::check(*m.video_vae, m.video_vae_config, precision);
+      return video_vae::VideoDecoder::check(*m.video_vae, m.video_vae_config, policy);
     case Part::audio_decoder:
       return audio_vae::AudioDecoder::check(*m.audio_vae, m.audio_vae_config);
     case Part::vision: {
       TRITIUM_TRY_ASSIGN(const VisionSetup setup, read_vision_setup(m));
-      return VisionTower::weight_bytes(*m.text, setup.config, precision);
+      return VisionTower::weight_bytes(*m.text, setup.config, policy);
     }
     case Part::video_encoder:
       return video_vae::VideoEncoder::check(*m.video_vae, m.video_vae_config);
@@ -33,6 +33,9 @@ Result<std::uint64_t> bytes_of(const ModelInfo& m, Part part, MatrixPrecision pr
   }
   return Error{ErrorCode::failure, "unknown part", "", ""};
 }
+
+// The others are multiplied in float32 always.
+bool has_precision(Part part) { return part != Part::audio_decoder && part != Part::audio_encoder && part != Part::video_encoder; }
 
 template <class T>
 Result<void> keep(std::unique_ptr<T>& slot, Result<T> loaded) {
@@ -60,18 +63,18 @@ std::vector<Part> parts_for(const Inputs& inputs) {
   return out;
 }
 
-Result<PlanInputs::Weights> part_weights(const ModelInfo& model, Part part, const std::string& compute) {
+Result<PlanInputs::Weights> part_weights(const ModelInfo& model, Part part, const std::string& compute, MatrixForm form) {
   if (compute != "auto" && compute != "f32" && compute != "bf16")
     return Error{ErrorCode::usage, fmt::format("'{}' is not one of auto, f32, bf16", compute), "compute", ""};
-  TRITIUM_TRY_ASSIGN(const std::uint64_t wide, bytes_of(model, part, MatrixPrecision::f32));
+  TRITIUM_TRY_ASSIGN(const std::uint64_t wide, bytes_of(model, part, {MatrixPrecision::f32, form}));
   if (compute == "f32" || (compute == "auto" && wide <= kAutoFloatBytes)) return PlanInputs::Weights{wide, MatrixPrecision::f32};
-  TRITIUM_TRY_ASSIGN(const std::uint64_t narrow, bytes_of(model, part, MatrixPrecision::bf16));
-  return PlanInputs::Weights{narrow, narrow < wide ? MatrixPrecision::bf16 : MatrixPrecision::f32};
+  TRITIUM_TRY_ASSIGN(const std::uint64_t narrow, bytes_of(model, part, {MatrixPrecision::bf16, form}));
+  return PlanInputs::Weights{narrow, has_precision(part) ? MatrixPrecision::bf16 : MatrixPrecision::f32};
 }
 
 Result<PlanInputs::Weights> Parts::weights(Part part) const {
   if (const auto found = known_.find(part); found != known_.end()) return found->second;
-  TRITIUM_TRY_ASSIGN(const PlanInputs::Weights weights, part_weights(model_, part, compute_));
+  TRITIUM_TRY_ASSIGN(const PlanInputs::Weights weights, part_weights(model_, part, compute_, form()));
   return known_[part] = weights;
 }
 
@@ -113,28 +116,28 @@ Result<void> Parts::load(std::span<const Part> parts, const CancelToken* cancel,
     const LoadProgress progress = [&](std::uint64_t done, std::uint64_t) {
       if (percent) percent(static_cast<int>(100 * (before + done) / std::max<std::uint64_t>(total, 1)), 100);
     };
-    TRITIUM_TRY(load_one(part, weights.precision, cancel, progress));
+    TRITIUM_TRY(load_one(part, {weights.precision, form()}, cancel, progress));
     before += weights.bytes;
   }
   return {};
 }
 
-Result<void> Parts::load_one(Part part, MatrixPrecision precision, const CancelToken* cancel, const LoadProgress& progress) {
+Result<void> Parts::load_one(Part part, MatrixPolicy policy, const CancelToken* cancel, const LoadProgress& progress) {
   const ModelInfo& m = model_;
   switch (part) {
     case Part::text:
-      return keep(text_, TextModel::load(device_, m.text, m.text_config, precision, cancel, progress));
+      return keep(text_, TextModel::load(device_, m.text, m.text_config, policy, cancel, progress));
     case Part::dit: {
-      TRITIUM_TRY_ASSIGN(dit_, Dit::load(device_, *m.dit, m.dit_layout, m.dit_config, precision, cancel, progress));
+      TRITIUM_TRY_ASSIGN(dit_, Dit::load(device_, *m.dit, m.dit_config, policy, cancel, progress));
       return {};
     }
     case Part::video_decoder:
-      return keep(video_decoder_, video_vae::VideoDecoder::load(device_, *m.video_vae, m.video_vae_config, precision, cancel, progress));
+      return keep(video_decoder_, video_vae::VideoDecoder::load(device_, *m.video_vae, m.video_vae_config, policy, cancel, progress));
     case Part::audio_decoder:
       return keep(audio_decoder_, audio_vae::AudioDecoder::load(device_, *m.audio_vae, m.audio_vae_config, cancel, progress));
     case Part::vision: {
       TRITIUM_TRY_ASSIGN(const VisionSetup setup, read_vision_setup(m));
-      return keep(vision_, VisionTower::load(device_, *m.text, setup.config, precision, cancel, progress));
+      return keep(vision_, VisionTower::load(device_, *m.text, setup.config, policy, cancel, progress));
     }
     case Part::video_encoder:
       return keep(video_encoder_, video_vae::VideoEncoder::load(device_, *m.video_vae, m.video_vae_config, cancel, progress));

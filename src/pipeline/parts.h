@@ -24,7 +24,8 @@ std::vector<Part> parts_for(const Inputs& inputs);
 std::vector<Part> encoders_for(const Inputs& inputs);
 
 // Bytes and matrix precision of a part for "auto", "f32" or "bf16", after checking every name and shape. Errors: usage (compute), model.
-Result<PlanInputs::Weights> part_weights(const ModelInfo& model, Part part, const std::string& compute);
+Result<PlanInputs::Weights> part_weights(const ModelInfo& model, Part part, const std::string& compute,
+                                         MatrixForm form = MatrixForm::packed);
 
 class Parts {
  public:
@@ -40,6 +41,7 @@ class Parts {
   // Precondition of all: loaded.
   [[nodiscard]] const TextModel& text() const { return *text_; }
   [[nodiscard]] const Dit& dit() const { return *dit_; }
+  [[nodiscard]] Dit& dit() { return *dit_; }  // for adapters
   [[nodiscard]] video_vae::VideoDecoder& video_decoder() const { return *video_decoder_; }
   [[nodiscard]] const audio_vae::AudioDecoder& audio_decoder() const { return *audio_decoder_; }
   [[nodiscard]] const VisionTower& vision() const { return *vision_; }
@@ -47,7 +49,10 @@ class Parts {
   [[nodiscard]] const audio_vae::AudioEncoder& audio_encoder() const { return *audio_encoder_; }
 
  private:
-  Result<void> load_one(Part part, MatrixPrecision precision, const CancelToken* cancel, const LoadProgress& progress);
+  Result<void> load_one(Part part, MatrixPolicy policy, const CancelToken* cancel, const LoadProgress& progress);
+
+  // Packed matrices need the CPU's own kernels.
+  [[nodiscard]] MatrixForm form() const { return device_.fast_kernels() ? MatrixForm::packed : MatrixForm::blocks; }
 
   const ModelInfo& model_;
   Device& device_;

@@ -7,6 +7,7 @@
 namespace tritium {
 
 nlohmann::ordered_json to_json(const Adjustment& adjustment);
+nlohmann::ordered_json to_json(const LoraPlan& lora);
 nlohmann::ordered_json to_json(const Plan& plan);
 
 }  // namespace tritium

@@ -19,6 +19,17 @@ std::string flops_text(double flops) {
 
 ordered_json to_json(const Adjustment& a) { return {{"field", a.field}, {"from", a.from}, {"to", a.to}, {"reason", a.reason}}; }
 
+ordered_json to_json(const LoraPlan& l) {
+  ordered_json out{{"file", l.file},         {"header_sha256", l.header_sha256},
+                   {"strength", l.strength}, {"scales", l.scales},
+                   {"scale", l.scale_text},  {"pairs", l.pairs},
+                   {"matched", l.matched},   {"layers", l.layers}};
+  if (!l.made_for.empty()) out["made_for"] = l.made_for;
+  if (!l.skipped.empty()) out["skipped"] = l.skipped;
+  out["bytes"] = l.bytes;
+  return out;
+}
+
 ordered_json to_json(const Plan& p) {
   ordered_json out;
   out["mode"] = p.mode;
@@ -33,8 +44,11 @@ ordered_json to_json(const Plan& p) {
   out["video_shift"] = p.video_shift;
   out["audio_shift"] = p.audio_shift;
   out["noise"] = p.noise;
+  if (!p.loras.empty()) out["loras"] = ordered_json::array();
+  for (const LoraPlan& l : p.loras) out["loras"].push_back(to_json(l));
   out["adjustments"] = ordered_json::array();
   for (const Adjustment& a : p.adjustments) out["adjustments"].push_back(to_json(a));
+  if (!p.notes.empty()) out["notes"] = p.notes;
   out["warnings"] = p.warnings;
   out["text_tokens"] = p.text_tokens;
   out["video_latents"] = {p.latent_channels, p.latent_frames, p.latent_height, p.latent_width};
@@ -69,6 +83,7 @@ std::string plan_text(const Plan& p) {
     out += fmt::format("{:<9} {:<8} {:<9} {:>11} {:>11} {:>14}\n", s.name, s.device, s.precision, format_bytes(s.weight_bytes),
                        format_bytes(s.working_bytes), flops_text(s.flops));
   out += fmt::format("memory: about {} at most, {} available\n", format_bytes(p.peak_bytes), format_bytes(p.available_bytes));
+  for (const std::string& n : p.notes) out += fmt::format("note: {}\n", n);
   for (const Adjustment& a : p.adjustments) out += fmt::format("note: {} {} -> {} ({})\n", a.field, a.from, a.to, a.reason);
   for (const std::string& w : p.warnings) out += fmt::format("warning: {}\n", w);
   return out;

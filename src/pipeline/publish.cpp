@@ -53,6 +53,13 @@ ordered_json request_json(const Request& r) {
   file("sound_for", r.sound_for);
   file("video_for", r.video_for);
   if (!r.aspect.empty()) out["aspect"] = r.aspect;
+  for (const LoraInput& lora : r.loras) {
+    ordered_json entry{{"file", lora.file.string()}, {"strength", lora.strength}};
+    put(entry, "alpha", lora.alpha);
+    out["loras"].push_back(std::move(entry));
+  }
+  file("lora_basis", r.lora_basis);
+  if (r.force) out["force"] = true;
   for (const ReferenceInput& reference : r.references) out["references"].push_back(reference_json(reference));
   if (!r.retake.video.empty())
     out["retake"] = {{"video", r.retake.video.string()}, {"frames", r.retake.frames}, {"seconds", r.retake.seconds}};
@@ -75,7 +82,7 @@ ordered_json guard_json(const GuardReport& g) {
 }
 
 // The JSON header's bytes identify names, shapes and layout of a file too large to hash for every clip.
-Result<ordered_json> fingerprint(const SafetensorsFile& file, const fs::path& root, const CancelToken* cancel) {
+Result<ordered_json> fingerprint(const TensorFile& file, const fs::path& root, const CancelToken* cancel) {
   // Not fs::relative(): files are often links into a cache, whose place on this machine concerns nobody.
   ordered_json out{{"file", file.path().lexically_relative(root).string()}, {"bytes", file.file_bytes()}};
   if (file.file_bytes() <= kWholeHashBytes) {
@@ -178,7 +185,7 @@ Result<AtomicFile> reserve_output(const OutputOptions& output, const Plan& plan)
 Result<std::string> weight_fingerprints(const ModelInfo& model, const CancelToken* cancel) {
   ordered_json out = ordered_json::array();
   for (const auto& part : {model.text, model.dit, model.video_vae, model.audio_vae})
-    for (const SafetensorsFile& file : part->files()) {
+    for (const TensorFile& file : part->checkpoint().files()) {
       TRITIUM_TRY_ASSIGN(ordered_json entry, fingerprint(file, model.root, cancel));
       out.push_back(std::move(entry));
     }

@@ -2,6 +2,7 @@
 
 #include "base/files.h"
 #include "base/try.h"
+#include "weights/gguf_split.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -14,19 +15,23 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::string_view kIndexSuffix = ".safetensors.index.json";
-constexpr std::string_view kFileSuffix = ".safetensors";
+constexpr std::string_view kFileSuffix = ".safetensors", kGgufSuffix = ".gguf";
 
 Error bad(std::string message, std::string hint = {}) { return Error{ErrorCode::model, std::move(message), "", std::move(hint)}; }
 
 // The one file of a folder that stands for the whole set.
 Result<fs::path> choose_in_folder(const fs::path& folder) {
   std::vector<fs::path> indexes, files;
+  std::set<std::string> split_models;
   std::error_code code;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, code)) {
     const std::string name = entry.path().filename().string();
+    const auto split = parse_gguf_split(entry.path());
     if (name.ends_with(kIndexSuffix))
       indexes.push_back(entry.path());
-    else if (name.ends_with(kFileSuffix))
+    else if (name.ends_with(kFileSuffix) || (name.ends_with(kGgufSuffix) && !split))
+      files.push_back(entry.path());
+    else if (split && split_models.insert(split->stem).second)
       files.push_back(entry.path());
   }
   if (code) return bad(fmt::format("cannot read the folder '{}': {}", folder.string(), code.message()));
@@ -37,7 +42,7 @@ Result<fs::path> choose_in_folder(const fs::path& folder) {
     if (found.size() > 1)
       return bad(fmt::format("'{}' holds {} candidates", folder.string(), found.size()), "name the file instead of the folder");
   }
-  return bad(fmt::format("no .safetensors file in '{}'", folder.string()));
+  return bad(fmt::format("no .safetensors or .gguf file in '{}'", folder.string()));
 }
 
 }  // namespace
@@ -48,18 +53,31 @@ Result<Checkpoint> Checkpoint::open(const fs::path& path) {
   if (!fs::exists(path, ignored)) return bad(fmt::format("'{}' does not exist", path.string()));
   if (fs::is_directory(path, ignored)) { TRITIUM_TRY_ASSIGN(chosen, choose_in_folder(path)); }
   if (chosen.filename().string().ends_with(".index.json")) return open_index(chosen);
+  if (const auto split = parse_gguf_split(chosen)) {
+    TRITIUM_TRY_ASSIGN(const std::vector<fs::path> pieces, gguf_split_files(chosen, *split));
+    return open_pieces(pieces);
+  }
+  return open_pieces({chosen});
+}
+
+// A file on its own, of either container, counts as the one piece of its model.
+Result<Checkpoint> Checkpoint::open_pieces(const std::vector<fs::path>& pieces) {
   Checkpoint out;
-  TRITIUM_TRY(out.add_file(chosen));
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    TRITIUM_TRY_ASSIGN(TensorFile file, TensorFile::open(pieces[i]));
+    if (file.container() == Container::gguf)
+      TRITIUM_TRY(check_gguf_split(pieces[i], file.header(), static_cast<int>(i) + 1, static_cast<int>(pieces.size())));
+    TRITIUM_TRY(out.add(std::move(file)));
+  }
   return out;
 }
 
-Result<void> Checkpoint::add_file(const fs::path& path) {
-  TRITIUM_TRY_ASSIGN(SafetensorsFile file, SafetensorsFile::open(path));
+Result<void> Checkpoint::add(TensorFile file) {
   files_.push_back(std::move(file));
-  const SafetensorsFile& stored = files_.back();
+  const TensorFile& stored = files_.back();
   for (const auto& [name, info] : stored.header().tensors)
     if (!entries_.emplace(name, Entry{&info, &stored}).second)
-      return bad(fmt::format("tensor '{}' is in two shards, the second is '{}'", name, path.string()));
+      return bad(fmt::format("tensor '{}' is in two shards, the second is '{}'", name, stored.path().string()));
   return {};
 }
 
@@ -92,7 +110,10 @@ Result<Checkpoint> Checkpoint::open_index(const fs::path& index) {
 
   Checkpoint out;
   out.sharded_ = true;
-  for (const std::string& name : shards) TRITIUM_TRY(out.add_file(index.parent_path() / name));
+  for (const std::string& name : shards) {
+    TRITIUM_TRY_ASSIGN(TensorFile file, TensorFile::open(index.parent_path() / name));
+    TRITIUM_TRY(out.add(std::move(file)));
+  }
   for (const auto& [tensor, shard] : shard_of) {
     const auto found = out.entries_.find(tensor);
     if (found == out.entries_.end()) return refuse(fmt::format("tensor '{}' is not in its shard '{}'", tensor, shard));
@@ -129,7 +150,7 @@ std::uint64_t Checkpoint::tensor_bytes() const {
   return sum;
 }
 
-Result<const SafetensorsFile*> Checkpoint::file_of(const TensorInfo& tensor) const {
+Result<const TensorFile*> Checkpoint::file_of(const TensorInfo& tensor) const {
   const auto found = entries_.find(tensor.name);
   if (found == entries_.end() || found->second.info != &tensor)
     return bad("tensor '" + tensor.name + "' does not belong to this checkpoint");
@@ -139,8 +160,13 @@ Result<const SafetensorsFile*> Checkpoint::file_of(const TensorInfo& tensor) con
 Result<void> Checkpoint::read(const TensorInfo& tensor, std::span<std::uint8_t> out) const { return read_range(tensor, 0, out); }
 
 Result<void> Checkpoint::read_range(const TensorInfo& tensor, std::uint64_t first, std::span<std::uint8_t> out) const {
-  TRITIUM_TRY_ASSIGN(const SafetensorsFile* file, file_of(tensor));
+  TRITIUM_TRY_ASSIGN(const TensorFile* file, file_of(tensor));
   return file->read_range(tensor, first, out);
+}
+
+Result<std::shared_ptr<const FileMapping>> Checkpoint::mapping(const TensorInfo& tensor) const {
+  TRITIUM_TRY_ASSIGN(const TensorFile* file, file_of(tensor));
+  return file->mapping();
 }
 
 Result<std::vector<float>> Checkpoint::read_f32(const TensorInfo& tensor) const {

@@ -1,5 +1,8 @@
 #include "weights/dtype.h"
 
+#include "weights/ggml_types.h"
+
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
@@ -12,27 +15,60 @@ namespace {
 struct TypeRow {
   DType type;
   std::string_view name;
-  std::size_t size;
+  DTypeBlock block;
 };
 
-constexpr std::array<TypeRow, 16> kTypes = {{{DType::boolean, "BOOL", 1},
-                                             {DType::u8, "U8", 1},
-                                             {DType::i8, "I8", 1},
-                                             {DType::i16, "I16", 2},
-                                             {DType::u16, "U16", 2},
-                                             {DType::i32, "I32", 4},
-                                             {DType::u32, "U32", 4},
-                                             {DType::i64, "I64", 8},
-                                             {DType::u64, "U64", 8},
-                                             {DType::f8_e4m3, "F8_E4M3", 1},
-                                             {DType::f8_e5m2, "F8_E5M2", 1},
-                                             {DType::f8_e8m0, "F8_E8M0", 1},
-                                             {DType::f16, "F16", 2},
-                                             {DType::bf16, "BF16", 2},
-                                             {DType::f32, "F32", 4},
-                                             {DType::f64, "F64", 8}}};
+// In the order of the enumeration.
+constexpr std::array<TypeRow, 41> kTypes = {{
+    {DType::boolean, "BOOL", {1, 1}},
+    {DType::u8, "U8", {1, 1}},
+    {DType::i8, "I8", {1, 1}},
+    {DType::i16, "I16", {1, 2}},
+    {DType::u16, "U16", {1, 2}},
+    {DType::i32, "I32", {1, 4}},
+    {DType::u32, "U32", {1, 4}},
+    {DType::i64, "I64", {1, 8}},
+    {DType::u64, "U64", {1, 8}},
+    {DType::f8_e4m3, "F8_E4M3", {1, 1}},
+    {DType::f8_e5m2, "F8_E5M2", {1, 1}},
+    {DType::f8_e8m0, "F8_E8M0", {1, 1}},
+    {DType::f16, "F16", {1, 2}},
+    {DType::bf16, "BF16", {1, 2}},
+    {DType::f32, "F32", {1, 4}},
+    {DType::f64, "F64", {1, 8}},
+    {DType::q4_0, "Q4_0", {32, 18}},
+    {DType::q4_1, "Q4_1", {32, 20}},
+    {DType::q5_0, "Q5_0", {32, 22}},
+    {DType::q5_1, "Q5_1", {32, 24}},
+    {DType::q8_0, "Q8_0", {32, 34}},
+    {DType::q2_k, "Q2_K", {256, 84}},
+    {DType::q3_k, "Q3_K", {256, 110}},
+    {DType::q4_k, "Q4_K", {256, 144}},
+    {DType::q5_k, "Q5_K", {256, 176}},
+    {DType::q6_k, "Q6_K", {256, 210}},
+    {DType::iq1_s, "IQ1_S", {256, 50}},
+    {DType::iq1_m, "IQ1_M", {256, 56}},
+    {DType::iq2_xxs, "IQ2_XXS", {256, 66}},
+    {DType::iq2_xs, "IQ2_XS", {256, 74}},
+    {DType::iq2_s, "IQ2_S", {256, 82}},
+    {DType::iq3_xxs, "IQ3_XXS", {256, 98}},
+    {DType::iq3_s, "IQ3_S", {256, 110}},
+    {DType::iq4_nl, "IQ4_NL", {32, 18}},
+    {DType::iq4_xs, "IQ4_XS", {256, 136}},
+    {DType::tq1_0, "TQ1_0", {256, 54}},
+    {DType::tq2_0, "TQ2_0", {256, 66}},
+    {DType::mxfp4, "MXFP4", {32, 17}},
+    {DType::nvfp4, "NVFP4", {64, 36}},
+    {DType::q1_0, "Q1_0", {128, 18}},
+    {DType::q2_0, "Q2_0", {64, 18}},
+}};
 
 const TypeRow& row(DType type) { return kTypes[static_cast<std::size_t>(type)]; }
+
+bool same_letters(std::string_view a, std::string_view b) {
+  const auto upper = [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; };
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [&](char x, char y) { return upper(x) == upper(y); });
+}
 
 template <class Stored, class Convert>
 void convert_each(std::span<const std::uint8_t> bytes, std::span<float> out, Convert convert) {
@@ -58,11 +94,18 @@ float decode_small_float(unsigned sign, int exponent, unsigned mantissa, int bia
 }  // namespace
 
 std::string_view dtype_name(DType type) { return row(type).name; }
-std::size_t dtype_size(DType type) { return row(type).size; }
+std::size_t dtype_size(DType type) { return static_cast<std::size_t>(row(type).block.bytes); }
+DTypeBlock dtype_block(DType type) { return row(type).block; }
 
 std::optional<DType> dtype_from_name(std::string_view name) {
   for (const TypeRow& r : kTypes)
-    if (r.name == name) return r.type;
+    if (r.name == name && !is_block_dtype(r.type)) return r.type;
+  return std::nullopt;
+}
+
+std::optional<DType> block_dtype_from_name(std::string_view name) {
+  for (const TypeRow& r : kTypes)
+    if (is_block_dtype(r.type) && same_letters(r.name, name)) return r.type;
   return std::nullopt;
 }
 
@@ -148,8 +191,9 @@ void convert_to_f32(DType type, std::span<const std::uint8_t> bytes, std::span<f
       return;
     case DType::f64:
       return cast_each<double>(bytes, out);
+    default:
+      return dequantize_blocks(type, bytes, out);
   }
-  __builtin_unreachable();
 }
 
 }  // namespace tritium

@@ -1,16 +1,9 @@
 #include "weights/safetensors.h"
 
-#include "base/files.h"
 #include "base/try.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -19,7 +12,6 @@
 namespace tritium {
 namespace {
 
-constexpr std::uint64_t kHeaderLimit = 100'000'000;  // the limit of the reference implementation
 constexpr std::size_t kMaxDepth = 32;
 constexpr std::size_t kMaxTensors = 1'000'000;
 constexpr std::size_t kMaxNameBytes = 512;
@@ -31,7 +23,7 @@ Error bad(std::string what, std::string tensor = {}) { return Error{ErrorCode::m
 // machine: what may follow depends only on the path of keys that leads here.
 class HeaderHandler final : public nlohmann::json_sax<nlohmann::json> {
  public:
-  SafetensorsHeader header;
+  FileHeader header;
   std::string problem;  // first violation
 
   bool null() override { return value_refused("null"); }
@@ -187,7 +179,7 @@ bool nesting_within_limit(std::string_view json) {
 }
 
 // The tensors must tile [0, data_bytes) exactly; on success their offsets become absolute.
-Result<void> place_tensors(SafetensorsHeader& header, std::uint64_t data_start, std::uint64_t data_bytes) {
+Result<void> place_tensors(FileHeader& header, std::uint64_t data_start, std::uint64_t data_bytes) {
   std::vector<TensorInfo*> order;
   for (auto& [name, tensor] : header.tensors) order.push_back(&tensor);
   std::sort(order.begin(), order.end(),
@@ -207,19 +199,12 @@ Result<void> place_tensors(SafetensorsHeader& header, std::uint64_t data_start, 
 
 }  // namespace
 
-std::int64_t TensorInfo::elements() const {
-  std::int64_t n = 1;
-  for (const std::int64_t dim : shape) n *= dim;
-  return n;
-}
-
-std::string shape_text(std::span<const std::int64_t> shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
-
-Result<SafetensorsHeader> parse_safetensors(std::span<const std::uint8_t> prefix, std::uint64_t file_bytes) {
+Result<FileHeader> parse_safetensors(std::span<const std::uint8_t> prefix, std::uint64_t file_bytes) {
   if (file_bytes < 8 || prefix.size() < 8) return bad(fmt::format("it has {} bytes, fewer than the 8 of the header length", file_bytes));
   std::uint64_t length = 0;
   for (int i = 7; i >= 0; --i) length = (length << 8) | prefix[static_cast<std::size_t>(i)];
-  if (length > kHeaderLimit) return bad(fmt::format("its header length {} is above the limit of {}", length, kHeaderLimit));
+  if (length > kSafetensorsHeaderLimit)
+    return bad(fmt::format("its header length {} is above the limit of {}", length, kSafetensorsHeaderLimit));
   if (length > file_bytes - 8 || length > prefix.size() - 8)
     return bad(fmt::format("the file is truncated: header of {} bytes, but only {} bytes follow", length, file_bytes - 8));
   const std::string_view json(reinterpret_cast<const char*>(prefix.data()) + 8, static_cast<std::size_t>(length));
@@ -238,78 +223,6 @@ Result<SafetensorsHeader> parse_safetensors(std::span<const std::uint8_t> prefix
   if (!parsed) return bad(handler.problem.empty() ? "its header is not valid JSON" : handler.problem);
   TRITIUM_TRY(place_tensors(handler.header, 8 + length, file_bytes - 8 - length));
   return std::move(handler.header);
-}
-
-SafetensorsFile::SafetensorsFile(std::filesystem::path path, int fd, std::uint64_t file_bytes, SafetensorsHeader header)
-    : path_(std::move(path)), fd_(fd), file_bytes_(file_bytes), header_(std::move(header)) {}
-
-SafetensorsFile::SafetensorsFile(SafetensorsFile&& other) noexcept
-    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)), file_bytes_(other.file_bytes_), header_(std::move(other.header_)) {}
-
-SafetensorsFile::~SafetensorsFile() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
-namespace {
-
-Result<void> read_at(int fd, const std::filesystem::path& path, std::uint64_t offset, std::span<std::uint8_t> out) {
-  while (!out.empty()) {
-    const ssize_t n = ::pread(fd, out.data(), out.size(), static_cast<off_t>(offset));
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return Error{ErrorCode::model, "cannot read '" + path.string() + "': " + system_message(errno), "", ""};
-    if (n == 0) return Error{ErrorCode::model, "'" + path.string() + "' ended early: it became shorter while it was in use", "", ""};
-    out = out.subspan(static_cast<std::size_t>(n));
-    offset += static_cast<std::uint64_t>(n);
-  }
-  return {};
-}
-
-// A hint about unfinished downloads lying beside the file.
-std::string download_hint(const std::filesystem::path& path) {
-  for (const char* suffix : {".aria2", ".part", ".incomplete"}) {
-    std::error_code ignored;
-    if (std::filesystem::exists(path.string() + suffix, ignored))
-      return fmt::format("'{}{}' says the download has not finished", path.filename().string(), suffix);
-  }
-  return "download the file again";
-}
-
-}  // namespace
-
-Result<SafetensorsFile> SafetensorsFile::open(const std::filesystem::path& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) return Error{ErrorCode::model, "cannot open '" + path.string() + "': " + system_message(errno), "", ""};
-  SafetensorsFile file(path, fd, 0, {});  // owns the descriptor from here on
-  struct stat info {};
-  if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode))
-    return Error{ErrorCode::model, "'" + path.string() + "' is not a regular file", "", ""};
-  file.file_bytes_ = static_cast<std::uint64_t>(info.st_size);
-
-  const auto named = [&](const Error& e) {
-    return Error{ErrorCode::model, "'" + path.string() + "' is not a valid safetensors file: " + e.message, e.field, download_hint(path)};
-  };
-  std::vector<std::uint8_t> prefix(std::min<std::uint64_t>(file.file_bytes_, 8));
-  TRITIUM_TRY(read_at(fd, path, 0, prefix));
-  static constexpr std::string_view kLfs = "version ";
-  if (prefix.size() == 8 && std::memcmp(prefix.data(), kLfs.data(), 8) == 0)
-    return Error{ErrorCode::model, "'" + path.string() + "' is a Git LFS pointer, not the file itself", "",
-                 "run 'git lfs pull' in that repository"};
-  std::uint64_t length = 0;
-  for (std::size_t i = prefix.size(); i-- > 0;) length = (length << 8) | prefix[i];
-  if (prefix.size() == 8 && length <= kHeaderLimit && length <= file.file_bytes_ - 8) {
-    prefix.resize(8 + static_cast<std::size_t>(length));
-    TRITIUM_TRY(read_at(fd, path, 0, prefix));
-  }
-  auto header = parse_safetensors(prefix, file.file_bytes_);
-  if (!header.ok()) return named(header.error());
-  file.header_ = std::move(header).value();
-  return file;
-}
-
-Result<void> SafetensorsFile::read(const TensorInfo& tensor, std::span<std::uint8_t> out) const { return read_range(tensor, 0, out); }
-
-Result<void> SafetensorsFile::read_range(const TensorInfo& tensor, std::uint64_t first, std::span<std::uint8_t> out) const {
-  return read_at(fd_, path_, tensor.offset + first, out);
 }
 
 }  // namespace tritium

@@ -1,7 +1,9 @@
 // Writing float32 tensors as a safetensors file.
 #pragma once
 
-#include "weights/safetensors.h"
+#include "weights/tensor_info.h"
+
+#include <filesystem>
 
 namespace tritium {
 

@@ -146,6 +146,24 @@ TEST_F(CommandLine, InspectDescribesAModelAndAFile) {
   EXPECT_EQ(file.at("tensor_list").size(), file.at("tensors").get<std::size_t>());
 }
 
+TEST_F(CommandLine, InspectTakesPartFoldersAndTheModelOptions) {
+  for (const char* part : {"transformer", "text_encoder", "video_vae/source", "audio_vae"}) {
+    const Json json_part = json({"inspect", kDemo + "/FL2VA/" + part, "--json"});
+    EXPECT_EQ(json_part.at("missing").size(), 0u) << part;
+    EXPECT_NE(json_part.at("role"), "unknown") << part;
+  }
+  const std::string by_option = succeed({"inspect", "-m", kDemo}).out;
+  expect_contains(by_option, "official (qkv interleaved per head): shards with the official config.json");
+  EXPECT_EQ(by_option.find("\n\n"), std::string::npos) << "no blank lines";
+  const Json model = json({"inspect", "-m", kDemo, "--audio-vae", kDemo + "/FL2VA/audio_vae", "--json"});
+  EXPECT_EQ(model.at("parts").at("audio_vae").at("chosen_because"), "named with --audio-vae");
+  EXPECT_EQ(model.at("parts").at("diffusion_transformer").at("variant"), "full");
+  const Outcome refused = tritium({"plan", "x", "-m", kDemo, "--partition", "ref2va"});
+  EXPECT_EQ(refused.status, 3) << "an FL2VA file is not used for Ref2VA";
+  expect_contains(refused.err, "--partition asks for Ref2VA");
+  EXPECT_EQ(tritium({"plan", "x", "--partition", "both"}).status, 2);
+}
+
 TEST_F(CommandLine, DevicesListsTheProcessor) {
   expect_contains(succeed({"devices"}).out, "CPU");
   const Json devices = json({"devices", "--json"});

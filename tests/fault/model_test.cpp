@@ -5,6 +5,7 @@
 #include "support/tritium_program.h"
 
 #include <limits>
+#include <tuple>
 
 namespace tritium::test {
 namespace {
@@ -50,24 +51,35 @@ TEST_F(BadModel, FoldersThatAreNoModel) {
 }
 
 TEST_F(BadModel, APartThatIsMissing) {
-  for (const char* part : {"transformer", "text_encoder", "tokenizer", "video_vae", "audio_vae"}) {
+  for (const char* part : {"transformer", "text_encoder", "video_vae", "audio_vae"}) {
     const ModelCopy model;
     model.remove(part);
     expect_refused(model, part, {part == std::string("transformer") ? "not a MiniMax-H3 model folder" : part});
   }
 }
 
+// The release has copies of the tokenizer in several folders, any of which will do.
+TEST_F(BadModel, ATokenizerThatIsMissing) {
+  for (const char* file : {"vocab.json", "merges.txt"}) {
+    const ModelCopy model;
+    for (const char* folder : {"tokenizer/", "processor/"}) model.remove(folder + std::string(file));
+    (void)succeed({"plan", "x", "-m", model.path().string()});
+    model.remove("text_encoder/" + std::string(file));
+    expect_refused(model, file, {"no tokenizer", file, "--tokenizer"});
+  }
+}
+
 TEST_F(BadModel, AFileThatIsMissing) {
   for (const char* file : {"text_encoder/config.json", "video_vae/config.json", "video_vae/source/config.json", "audio_vae/config.json",
-                           "tokenizer/vocab.json", "tokenizer/merges.txt", "tokenizer/tokenizer_config.json"}) {
+                           "tokenizer/tokenizer_config.json"}) {
     const ModelCopy model;
     model.remove(file);
     expect_refused(model, file, {file});
   }
-  for (const char* file : {kVideo, kAudio}) {
+  for (const auto& [file, part, option] : {std::tuple(kVideo, "no video VAE", "--video-vae"), {kAudio, "no audio VAE", "--audio-vae"}}) {
     const ModelCopy model;
     model.remove(file);
-    expect_refused(model, file, {"no .safetensors file in", std::filesystem::path(file).parent_path().string()});
+    expect_refused(model, file, {part, option, model.path().string()});
   }
 }
 

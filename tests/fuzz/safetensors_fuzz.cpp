@@ -1,6 +1,7 @@
 // Any bytes as a safetensors file: refused with a reason, or tensors that tile the data section and can be read.
 #include "require.h"
 #include "weights/safetensors.h"
+#include "weights/tensor_file.h"
 
 #include <fmt/format.h>
 #include <sys/mman.h>
@@ -11,7 +12,7 @@ namespace {
 
 using namespace tritium;
 
-void check_header(const SafetensorsHeader& header, std::uint64_t data_start, std::uint64_t file_bytes) {
+void check_header(const FileHeader& header, std::uint64_t data_start, std::uint64_t file_bytes) {
   std::uint64_t sum = 0;
   for (const auto& [name, tensor] : header.tensors) {
     FUZZ_REQUIRE(name == tensor.name && name.size() <= 512 && name.find('\0') == std::string::npos);
@@ -28,7 +29,7 @@ void check_file(std::span<const std::uint8_t> bytes, bool parsed) {
   FUZZ_REQUIRE(fd >= 0 && ::ftruncate(fd, 0) == 0);
   FUZZ_REQUIRE(::pwrite(fd, bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size()));
   static const std::string path = fmt::format("/proc/self/fd/{}", fd);
-  const auto file = SafetensorsFile::open(path);
+  const auto file = TensorFile::open(path);
   FUZZ_REQUIRE(file.ok() == parsed);
   if (!file.ok()) return FUZZ_REQUIRE(file.error().text().find(path) != std::string::npos);
   for (const auto& [name, tensor] : file->header().tensors) {

@@ -37,9 +37,9 @@ std::string in_vae(const std::string& file) { return "vae/" + file; }
 struct Model {
   Model(const std::string& name, const std::string& suffix)
       : config(take(AudioVaeConfig::parse(golden::json(in_vae(name + ".config.json")).dump()))),
-        checkpoint(take(Checkpoint::open(golden::path(in_vae(name + suffix + ".safetensors"))))) {}
+        part(take(WeightPart::open(golden::path(in_vae(name + suffix + ".safetensors"))))) {}
   AudioVaeConfig config;
-  Checkpoint checkpoint;
+  std::shared_ptr<const WeightPart> part;
 };
 
 bool has_comfy_file(const std::string& model) { return std::filesystem::exists(golden::path(in_vae(model + "_comfy.safetensors"))); }
@@ -83,7 +83,7 @@ TEST_P(GoldenAudioEncoder, EveryEncodeCaseFromBothNamings) {
     for (const std::string suffix : {"", "_comfy"}) {
       if (!suffix.empty() && !has_comfy_file(entry["model"])) continue;
       const Model model(entry["model"], suffix);
-      const AudioEncoder encoder = take(AudioEncoder::load(*device, model.checkpoint, model.config));
+      const AudioEncoder encoder = take(AudioEncoder::load(*device, *model.part, model.config));
       const Wave wave(entry["wave"]);
       const EncodedAudio ours = take(encoder.encode(wave.left, wave.right));
       const golden::Tensors file(in_vae(entry["expect"]["file"]));
@@ -150,7 +150,7 @@ TEST_P(GoldenAudioEncoder, EveryNamedStageAgrees) {
     const auto* entry = case_of_run(cases, stages, run);
     ASSERT_NE(entry, nullptr) << "no audio_encode case has the latents of " << run;
     const Model model((*entry)["model"], "");
-    const AudioEncoder encoder = take(AudioEncoder::load(*device, model.checkpoint, model.config));
+    const AudioEncoder encoder = take(AudioEncoder::load(*device, *model.part, model.config));
     const auto seen = record(*device, encoder, Wave((*entry)["wave"]));
     for (const std::string& key : keys) {
       const std::size_t start = run.size() + 1, cut = key.find(".first");

@@ -34,9 +34,9 @@ std::unique_ptr<Device> open_device(bool fast, int threads = 0) {
 struct Model {
   Model(const std::string& name, const std::string& suffix)
       : config(take(AudioVaeConfig::parse(golden::json("vae/" + name + ".config.json").dump()))),
-        checkpoint(take(Checkpoint::open(golden::path("vae/" + name + suffix + ".safetensors")))) {}
+        part(take(WeightPart::open(golden::path("vae/" + name + suffix + ".safetensors")))) {}
   AudioVaeConfig config;
-  Checkpoint checkpoint;
+  std::shared_ptr<const WeightPart> part;
 };
 
 bool has_comfy_file(const std::string& model) { return std::filesystem::exists(golden::path("vae/" + model + "_comfy.safetensors")); }
@@ -77,7 +77,7 @@ TEST_P(GoldenAudioVae, DecodesEveryCaseFromBothNamings) {
     for (const std::string suffix : {"", "_comfy"}) {
       if (!suffix.empty() && !has_comfy_file(name)) continue;
       const Model model(name, suffix);
-      const AudioDecoder decoder = take(AudioDecoder::load(*device, model.checkpoint, model.config));
+      const AudioDecoder decoder = take(AudioDecoder::load(*device, *model.part, model.config));
       const std::vector<float> latents = case_latents(each);
       const StereoSound sound = take(decoder.decode({latents, each["latents"]["length"].get<std::int64_t>()}));
       EXPECT_EQ(sound.sampling_rate, model.config.sampling_rate);
@@ -115,7 +115,7 @@ TEST_P(GoldenAudioVae, EveryNamedStageAgrees) {
   ASSERT_TRUE(each.is_object()) << "no decode case has the length of dec.z_denorm_* and the width of dec.decoder.conv_pre";
   const auto device = open_device(GetParam());
   const Model model(each["model"], "");
-  const AudioDecoder decoder = take(AudioDecoder::load(*device, model.checkpoint, model.config));
+  const AudioDecoder decoder = take(AudioDecoder::load(*device, *model.part, model.config));
 
   struct Seen {
     std::int64_t length;
@@ -157,8 +157,8 @@ TEST_P(GoldenAudioVae, AliasFreeActivation) {
   ASSERT_TRUE(each.is_object());
   const Model model(each["model"], "");
   const auto device = open_device(GetParam());
-  ParamLoader loader(model.checkpoint, "audio VAE decoder", MatrixPrecision::f32);
-  const DecoderWeights weights = declare_decoder(loader, model.checkpoint, model.config);
+  ParamLoader loader(*model.part, "audio VAE decoder", MatrixPrecision::f32);
+  const DecoderWeights weights = declare_decoder(loader, *model.part, model.config);
   const TensorPool pool = take(loader.load(*device));
   const ops::AliasFreeSnake& layer = weights.stages.front().branches.front().front().first_activation;
 
@@ -238,14 +238,14 @@ class DemoAudioVae : public testing::Test {
  protected:
   static std::filesystem::path folder() { return std::filesystem::path(TRITIUM_SOURCE_DIR) / "models/demo"; }
   AudioVaeConfig config = take(AudioVaeConfig::read(folder() / "FL2VA/audio_vae"));
-  Checkpoint checkpoint = take(Checkpoint::open(folder() / "FL2VA/audio_vae"));
+  std::shared_ptr<const WeightPart> part = take(WeightPart::open(folder() / "FL2VA/audio_vae"));
 };
 
 TEST_F(DemoAudioVae, DecodesTheRecordedLatentsToTheRecordedSound) {
   int clips = 0;
   for (const bool fast : {true, false}) {
     const auto device = open_device(fast);
-    const AudioDecoder decoder = take(AudioDecoder::load(*device, checkpoint, config));
+    const AudioDecoder decoder = take(AudioDecoder::load(*device, *part, config));
     for (const auto& entry : std::filesystem::directory_iterator(folder() / "eval/reference")) {
       if (entry.path().extension() != ".safetensors") continue;
       const Checkpoint reference = take(Checkpoint::open(entry.path()));
@@ -269,7 +269,7 @@ TEST_F(DemoAudioVae, ResultHasTheSameBitsForEveryNumberOfThreads) {
     std::vector<float> first;
     for (const int threads : {1, 2, 3}) {
       const auto device = open_device(fast, threads);
-      const AudioDecoder decoder = take(AudioDecoder::load(*device, checkpoint, config));
+      const AudioDecoder decoder = take(AudioDecoder::load(*device, *part, config));
       const auto ours = joined(take(decoder.decode({latents, reference.find("latents_audio")->shape.back()})));
       if (first.empty()) first = ours;
       EXPECT_EQ(ours, first) << threads << " threads, " << (fast ? "fast" : "plain");

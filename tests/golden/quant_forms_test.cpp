@@ -2,6 +2,7 @@
 #include "base/files.h"
 #include "golden/quant_support.h"
 #include "unit/temp_folder.h"
+#include "weights/safetensors.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -155,9 +156,9 @@ TEST_F(GoldenQuant, QuantizedRowsMoveAsAWhole) {
 // ---- real headers ---------------------------------------------------------------------------------------------------------------
 
 // Shapes by the last three parts of a name ("attn.qkv_proj.weight"), from the headers that hold matrices unpacked.
-std::map<std::string, std::vector<std::int64_t>> known_shapes(const std::vector<SafetensorsHeader>& headers) {
+std::map<std::string, std::vector<std::int64_t>> known_shapes(const std::vector<FileHeader>& headers) {
   std::map<std::string, std::vector<std::int64_t>> out;
-  for (const SafetensorsHeader& header : headers)
+  for (const FileHeader& header : headers)
     for (const auto& [name, tensor] : header.tensors) {
       const bool unpacked = tensor.dtype == DType::i8 || tensor.dtype == DType::bf16 || tensor.dtype == DType::f8_e4m3;
       if (unpacked && tensor.shape.size() == 2 && name.starts_with("blocks.")) out.try_emplace(last_parts(name), tensor.shape);
@@ -168,7 +169,7 @@ std::map<std::string, std::vector<std::int64_t>> known_shapes(const std::vector<
 // A real file's header in a sparse file of its size, with the texts of index.json put in: everything else reads as zero.
 class SparseFile {
  public:
-  SparseFile(const nlohmann::json& facts, const SafetensorsHeader& header, const std::string& header_bytes,
+  SparseFile(const nlohmann::json& facts, const FileHeader& header, const std::string& header_bytes,
              const std::map<std::string, std::vector<std::int64_t>>& shapes)
       : path_(folder_.write("sparse.safetensors", header_bytes)) {
     std::filesystem::resize_file(path_, facts["sparse_file_size"].get<std::uint64_t>());
@@ -204,8 +205,8 @@ class SparseFile {
 // Every layer of the real files is understood: as many quantized matrices as there are descriptions, nothing left over.
 TEST_F(GoldenQuant, RealHeadersAreUnderstood) {
   const auto index = golden::json("weights/headers/index.json");
-  std::map<std::string, std::pair<SafetensorsHeader, std::string>> headers;
-  std::vector<SafetensorsHeader> plain;
+  std::map<std::string, std::pair<FileHeader, std::string>> headers;
+  std::vector<FileHeader> plain;
   for (const auto& [name, facts] : index["files"].items()) {
     if (!facts.contains("dtype_counts")) continue;  // not a safetensors file
     const auto bytes = read_file(golden::path("weights/headers/" + facts["hdr"].get<std::string>()));

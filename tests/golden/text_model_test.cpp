@@ -34,9 +34,9 @@ TEST_P(GoldenTextModel, HiddenStatesMatchTheReference) {
   (*device)->set_fast_kernels(GetParam());
   const auto config = parse_text_config(text_of("text/tiny_qwen3vl.config.json"));
   ASSERT_TRUE(config.ok()) << config.error().text();
-  auto checkpoint = Checkpoint::open(golden::path("text/tiny_qwen3vl.safetensors"));
-  ASSERT_TRUE(checkpoint.ok()) << checkpoint.error().text();
-  const auto model = TextModel::load(**device, std::make_shared<Checkpoint>(std::move(*checkpoint)), *config, MatrixPrecision::f32);
+  const auto part = WeightPart::open(golden::path("text/tiny_qwen3vl.safetensors"));
+  ASSERT_TRUE(part.ok()) << part.error().text();
+  const auto model = TextModel::load(**device, *part, *config, MatrixPrecision::f32);
   ASSERT_TRUE(model.ok()) << model.error().text();
 
   const auto cases = text_only_cases();

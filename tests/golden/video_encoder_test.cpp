@@ -116,9 +116,9 @@ class GoldenVideoEncoder : public ::testing::TestWithParam<bool> {
   }
 
   VideoEncoder load(const nlohmann::json& entry) {
-    const auto checkpoint = Checkpoint::open(golden::path(in_vae(entry["model"].get<std::string>() + ".safetensors")));
-    EXPECT_TRUE(checkpoint.ok()) << checkpoint.error().text();
-    auto encoder = VideoEncoder::load(*device_, *checkpoint, config_of(entry));
+    const auto part = WeightPart::open(golden::path(in_vae(entry["model"].get<std::string>() + ".safetensors")));
+    EXPECT_TRUE(part.ok()) << part.error().text();
+    auto encoder = VideoEncoder::load(*device_, **part, config_of(entry));
     EXPECT_TRUE(encoder.ok()) << encoder.error().text();
     return std::move(encoder).value();
   }

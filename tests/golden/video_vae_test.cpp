@@ -80,9 +80,9 @@ class GoldenVideoDecoder : public ::testing::TestWithParam<bool> {
   }
 
   VideoDecoder load(const std::string& model, const VideoVaeConfig& config) {
-    const auto checkpoint = Checkpoint::open(golden::path(in_vae(model + ".safetensors")));
-    EXPECT_TRUE(checkpoint.ok()) << checkpoint.error().text();
-    auto decoder = VideoDecoder::load(*device_, *checkpoint, config, MatrixPrecision::f32);
+    const auto part = WeightPart::open(golden::path(in_vae(model + ".safetensors")));
+    EXPECT_TRUE(part.ok()) << part.error().text();
+    auto decoder = VideoDecoder::load(*device_, **part, config, MatrixPrecision::f32);
     EXPECT_TRUE(decoder.ok()) << decoder.error().text();
     return std::move(decoder).value();
   }

@@ -48,10 +48,9 @@ Result<Models> load_models(bool fast_kernels) {
   out.device->set_fast_kernels(fast_kernels);
   TRITIUM_TRY_ASSIGN(out.vision_config, parse_vision_config(config));
   TRITIUM_TRY_ASSIGN(const TextConfig text_config, parse_text_config(config));
-  TRITIUM_TRY_ASSIGN(Checkpoint opened, Checkpoint::open(golden::path("text/" + name + ".safetensors")));
-  const auto checkpoint = std::make_shared<const Checkpoint>(std::move(opened));
-  TRITIUM_TRY_ASSIGN(VisionTower tower, VisionTower::load(*out.device, *checkpoint, out.vision_config, MatrixPrecision::f32));
-  TRITIUM_TRY_ASSIGN(TextModel text, TextModel::load(*out.device, checkpoint, text_config, MatrixPrecision::f32));
+  TRITIUM_TRY_ASSIGN(const auto part, WeightPart::open(golden::path("text/" + name + ".safetensors")));
+  TRITIUM_TRY_ASSIGN(VisionTower tower, VisionTower::load(*out.device, *part, out.vision_config, MatrixPrecision::f32));
+  TRITIUM_TRY_ASSIGN(TextModel text, TextModel::load(*out.device, part, text_config, MatrixPrecision::f32));
   out.tower = std::make_unique<VisionTower>(std::move(tower));
   out.text = std::make_unique<TextModel>(std::move(text));
   return out;

@@ -22,7 +22,7 @@ TEST(GoldenWeights, MalformedContainersAreRefusedWithAReason) {
   const auto index = golden::json("weights/bad_safetensors/index.json");
   for (const char* group : {"container", "either"}) {
     for (const auto& [file, why] : index[group].items()) {
-      const auto opened = SafetensorsFile::open(golden::path("weights/bad_safetensors/" + file));
+      const auto opened = TensorFile::open(golden::path("weights/bad_safetensors/" + file));
       EXPECT_FALSE(opened.ok()) << file << ": " << why;
       if (!opened.ok()) {
         EXPECT_EQ(opened.error().code, ErrorCode::model);
@@ -31,7 +31,7 @@ TEST(GoldenWeights, MalformedContainersAreRefusedWithAReason) {
     }
   }
   for (const auto& [file, why] : index["semantic"].items())
-    EXPECT_TRUE(SafetensorsFile::open(golden::path("weights/bad_safetensors/" + file)).ok()) << file << " is a valid container: " << why;
+    EXPECT_TRUE(TensorFile::open(golden::path("weights/bad_safetensors/" + file)).ok()) << file << " is a valid container: " << why;
 }
 
 void expect_tensors(const std::string& relative, const nlohmann::json& tensors) {

@@ -154,7 +154,7 @@ TEST(Matmul, TilesCoverEveryElementOnceInAnyOrder) {
       const std::vector<float> forward = problem.run(*matmul);
       std::vector<float> backward(forward.size(), std::nanf(""));
       for (int t = matmul->tiles() - 1; t >= 0; --t)
-        matmul->compute_tile(t, problem.x.data(), problem.w.data(), problem.bias.data(), backward.data());
+        matmul->compute(t, matmul->tiles(), problem.x.data(), problem.w.data(), problem.bias.data(), backward.data());
       EXPECT_EQ(forward, backward) << matmul->name();
     }
   });

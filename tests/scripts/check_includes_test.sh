@@ -56,7 +56,13 @@ expect bad src/server/http/a.cpp '#include "server/native/b.h"'
 # Libraries in their place.
 for folder in device ops kernels/cpu model/dit; do expect ok "src/$folder/a.cpp" '#include <ggml.h>\n#include <ggml-backend.h>'; done
 expect bad src/pipeline/a.cpp '#include <ggml.h>'
+expect ok  src/weights/ggml_types.cpp '#include <ggml.h>'
+expect bad src/weights/ggml_types.h '#include <ggml.h>'
+expect bad src/weights/a.cpp '#include <ggml.h>'
 expect bad src/weights/a.cpp '#include "gguf.h"'
+expect ok  src/fetch/a.cpp '#include <curl/curl.h>\n#include "weights/b.h"'
+expect bad src/cli/a.cpp '#include <curl/curl.h>'
+expect bad src/weights/a.cpp '#include "fetch/b.h"'
 expect bad src/cli/a.cpp '#include <ggml-backend.h>'
 expect ok  src/media/a.cpp 'extern "C" {\n#include <libavcodec/avcodec.h>\n#include <libswscale/swscale.h>\n}'
 expect bad src/pipeline/a.cpp '#include <libavutil/frame.h>'

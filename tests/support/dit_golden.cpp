@@ -15,14 +15,20 @@ std::vector<DitFile> dit_files() {
 }
 
 std::unique_ptr<Dit> load_dit(Device& device, const DitFile& file) {
-  const Tensors tensors("dit/" + file.stem + ".safetensors");
   const auto fail = [&](const Error& e) {
     std::fprintf(stderr, "golden %s: %s\n", file.stem.c_str(), e.text().c_str());
     std::exit(1);
   };
-  const auto config = read_dit_config(tensors.checkpoint(), file.layout, file.config_json);
+  auto checkpoint = Checkpoint::open(path("dit/" + file.stem + ".safetensors"));
+  if (!checkpoint.ok()) fail(checkpoint.error());
+  const auto shared = std::make_shared<const Checkpoint>(std::move(*checkpoint));
+  auto tensors = LogicalTensors::open(*shared);
+  if (!tensors.ok()) fail(tensors.error());
+  const Naming naming = dit_naming(*tensors, file.layout);
+  const auto part = WeightPart::wrap(shared, std::move(*tensors), naming);
+  const auto config = read_dit_config(*part, file.config_json);
   if (!config.ok()) fail(config.error());
-  auto dit = Dit::load(device, tensors.checkpoint(), file.layout, *config, MatrixPrecision::f32);
+  auto dit = Dit::load(device, *part, *config, MatrixPrecision::f32);
   if (!dit.ok()) fail(dit.error());
   return std::move(*dit);
 }

@@ -3,6 +3,7 @@
 
 #include "model/dit/dit.h"
 #include "support/golden.h"
+#include "weights/dit_names.h"
 
 namespace tritium::golden {
 

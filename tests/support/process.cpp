@@ -34,7 +34,9 @@ Pipe make_pipe() {
 std::vector<std::string> environment_of(const Command& command) {
   std::vector<std::string> out;
   for (char** entry = environ; *entry != nullptr; ++entry)
-    if (std::string_view(*entry).rfind("TRITIUM_", 0) != 0) out.emplace_back(*entry);
+    if (const std::string_view text(*entry);
+        text.rfind("TRITIUM_", 0) != 0 && !command.environment.contains(std::string(text.substr(0, text.find('=')))))
+      out.emplace_back(text);
   for (const auto& [name, value] : command.environment) out.push_back(name + "=" + value);
   return out;
 }

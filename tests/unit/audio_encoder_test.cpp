@@ -24,32 +24,32 @@ std::vector<float> tone(std::size_t samples, double hertz = 400, double phase = 
 
 class AudioEncoderTest : public testing::Test {
  protected:
-  [[nodiscard]] AudioEncoder load() const { return AudioEncoder::load(*device, checkpoint, config).value(); }
+  [[nodiscard]] AudioEncoder load() const { return AudioEncoder::load(*device, *part, config).value(); }
   [[nodiscard]] std::size_t channel_values(const EncodedAudio& encoded) const {
     return static_cast<std::size_t>(config.latent_channels * encoded.length);
   }
 
-  Checkpoint checkpoint = Checkpoint::open(demo_folder()).value();
+  std::shared_ptr<const WeightPart> part = WeightPart::open(demo_folder()).value();
   AudioVaeConfig config = AudioVaeConfig::read(demo_folder()).value();
   std::unique_ptr<Device> device = Device::open("", 1).value();
 };
 
 TEST_F(AudioEncoderTest, CheckGivesTheBytesAndNamesEveryMismatch) {
-  const auto bytes = AudioEncoder::check(checkpoint, config);
+  const auto bytes = AudioEncoder::check(*part, config);
   ASSERT_TRUE(bytes.ok()) << bytes.error().text();
   std::uint64_t loaded = 0;
-  ASSERT_TRUE(AudioEncoder::load(*device, checkpoint, config, nullptr, [&](std::uint64_t done, std::uint64_t) { loaded = done; }).ok());
+  ASSERT_TRUE(AudioEncoder::load(*device, *part, config, nullptr, [&](std::uint64_t done, std::uint64_t) { loaded = done; }).ok());
   EXPECT_EQ(loaded, *bytes);
   AudioVaeConfig wrong = config;
   wrong.encoder_dim *= 2;
-  const auto mismatch = AudioEncoder::check(checkpoint, wrong);
+  const auto mismatch = AudioEncoder::check(*part, wrong);
   ASSERT_FALSE(mismatch.ok());
   EXPECT_EQ(mismatch.error().code, ErrorCode::model);
   EXPECT_NE(mismatch.error().message.find("encoder.block.0.weight_v"), std::string::npos) << mismatch.error().text();
   wrong = config;
   wrong.encoder_rates.insert(wrong.encoder_rates.begin(), 1);
-  EXPECT_EQ(AudioEncoder::check(checkpoint, wrong).error().field, "encoder_rates");
-  EXPECT_EQ(AudioEncoder::load(*device, checkpoint, wrong).error().field, "encoder_rates");
+  EXPECT_EQ(AudioEncoder::check(*part, wrong).error().field, "encoder_rates");
+  EXPECT_EQ(AudioEncoder::load(*device, *part, wrong).error().field, "encoder_rates");
 }
 
 TEST_F(AudioEncoderTest, SoundIsContinuedWithZerosToWholeLatents) {
@@ -147,7 +147,7 @@ TEST_F(AudioEncoderTest, ThreadsDoNotChangeABit) {
 // The demonstration model's encoder is rough, see its model card.
 TEST_F(AudioEncoderTest, EncodedSoundComesBack) {
   const AudioEncoder encoder = load();
-  const AudioDecoder decoder = AudioDecoder::load(*device, checkpoint, config).value();
+  const AudioDecoder decoder = AudioDecoder::load(*device, *part, config).value();
   const auto reference = std::filesystem::path(TRITIUM_SOURCE_DIR) / "models/demo/eval/reference";
   int clips = 0;
   for (const auto& entry : std::filesystem::directory_iterator(reference)) {

@@ -2,7 +2,7 @@
 #include "model/audio_vae/decoder.h"
 
 #include "base/files.h"
-#include "weights/checkpoint.h"
+#include "weights/part.h"
 
 #include <gtest/gtest.h>
 #include <cmath>
@@ -152,38 +152,38 @@ TEST(AudioVaeConfig, ContradictionsAndBrokenFilesAreRefused) {
 class AudioDecoderTest : public testing::Test {
  protected:
   void SetUp() override {
-    auto opened = Checkpoint::open(demo_folder());
+    auto opened = WeightPart::open(demo_folder());
     ASSERT_TRUE(opened.ok()) << opened.error().text();
-    checkpoint = std::make_unique<Checkpoint>(std::move(opened).value());
+    part = std::move(opened).value();
     config = AudioVaeConfig::read(demo_folder()).value();
     device = Device::open("", 1).value();
   }
-  [[nodiscard]] AudioDecoder load() const { return AudioDecoder::load(*device, *checkpoint, config).value(); }
+  [[nodiscard]] AudioDecoder load() const { return AudioDecoder::load(*device, *part, config).value(); }
   [[nodiscard]] std::vector<float> latents(std::int64_t length, float value = 0.3f) const {
     std::vector<float> out(static_cast<std::size_t>(kChannels * config.latent_channels * length), value);
     for (std::size_t i = 0; i < out.size(); i += 3) out[i] = -value;
     return out;
   }
 
-  std::unique_ptr<Checkpoint> checkpoint;
+  std::shared_ptr<const WeightPart> part;
   AudioVaeConfig config;
   std::unique_ptr<Device> device;
 };
 
 TEST_F(AudioDecoderTest, CheckGivesTheBytesAndNamesEveryMismatch) {
-  const auto bytes = AudioDecoder::check(*checkpoint, config);
+  const auto bytes = AudioDecoder::check(*part, config);
   ASSERT_TRUE(bytes.ok()) << bytes.error().text();
   EXPECT_GT(*bytes, 1000000u);
   AudioVaeConfig wrong = config;
   wrong.decoder_kernel_sizes[0] = 7;
-  const auto mismatch = AudioDecoder::check(*checkpoint, wrong);
+  const auto mismatch = AudioDecoder::check(*part, wrong);
   ASSERT_FALSE(mismatch.ok());
   EXPECT_EQ(mismatch.error().code, ErrorCode::model);
   EXPECT_NE(mismatch.error().message.find("decoder.ups.0.0.weight_v"), std::string::npos) << mismatch.error().text();
   wrong = config;
   wrong.resblock_kernel_sizes.push_back(3);
   wrong.resblock_dilation_sizes.push_back({1});
-  EXPECT_FALSE(AudioDecoder::load(*device, *checkpoint, wrong).ok());
+  EXPECT_FALSE(AudioDecoder::load(*device, *part, wrong).ok());
 }
 
 TEST_F(AudioDecoderTest, LengthIsExactAndSamplesAreClamped) {
@@ -251,18 +251,18 @@ TEST_F(AudioDecoderTest, ProgressCountsStagesAndCancelStopsBetweenThem) {
   });
   ASSERT_FALSE(stopped.ok());
   EXPECT_EQ(stopped.error().code, ErrorCode::interrupted);
-  EXPECT_EQ(AudioDecoder::load(*device, *checkpoint, config, &cancel).error().code, ErrorCode::interrupted);
+  EXPECT_EQ(AudioDecoder::load(*device, *part, config, &cancel).error().code, ErrorCode::interrupted);
 }
 
 TEST_F(AudioDecoderTest, LoadingReportsProgressUpToTheTotal) {
   std::uint64_t last = 0, total = 0;
-  ASSERT_TRUE(AudioDecoder::load(*device, *checkpoint, config, nullptr, [&](std::uint64_t done, std::uint64_t all) {
+  ASSERT_TRUE(AudioDecoder::load(*device, *part, config, nullptr, [&](std::uint64_t done, std::uint64_t all) {
                 EXPECT_GT(done, last);
                 last = done;
                 total = all;
               }).ok());
   EXPECT_EQ(last, total);
-  EXPECT_EQ(total, AudioDecoder::check(*checkpoint, config).value());
+  EXPECT_EQ(total, AudioDecoder::check(*part, config).value());
 }
 
 TEST_F(AudioDecoderTest, WeightNormOfAKnownMatrix) {

@@ -6,7 +6,7 @@
 #include "media/reader.h"
 #include "pipeline/guard.h"
 #include "unit/media_clips.h"
-#include "weights/safetensors.h"
+#include "weights/tensor_file.h"
 
 #include <gtest/gtest.h>
 #include <cstring>
@@ -26,7 +26,7 @@ nlohmann::json json_of(const std::filesystem::path& path) {
 // frames U8 [T, H, W, 3], waveform F32 [2, L].
 Clip clip_of(const std::filesystem::path& path) {
   Clip clip;
-  const auto file = SafetensorsFile::open(path);
+  const auto file = TensorFile::open(path);
   EXPECT_TRUE(file.ok()) << file.error().text();
   if (!file.ok()) return clip;
   const TensorInfo &frames = file->header().tensors.at("frames"), &waveform = file->header().tensors.at("waveform");

@@ -21,7 +21,7 @@ std::string container(std::string_view json, std::size_t data_bytes) {
 
 std::span<const std::uint8_t> bytes_of(std::string_view text) { return {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()}; }
 
-Result<SafetensorsHeader> parse(std::string_view json, std::size_t data_bytes) {
+Result<FileHeader> parse(std::string_view json, std::size_t data_bytes) {
   const std::string file = container(json, data_bytes);
   return parse_safetensors(bytes_of(file), file.size());
 }
@@ -187,7 +187,7 @@ TEST(SafetensorsFiles, NotARegularFile) {
   const test::TempFolder folder;
   std::filesystem::create_directory(folder.path() / "model.safetensors");
   expect_open_fails(folder.path() / "absent.safetensors", {"absent.safetensors", "does not exist"});
-  EXPECT_FALSE(SafetensorsFile::open(folder.path() / "model.safetensors").ok());
+  EXPECT_FALSE(TensorFile::open(folder.path() / "model.safetensors").ok());
 }
 
 // Three shards with one tensor of 4 bytes each.

@@ -120,8 +120,8 @@ std::unique_ptr<Device> open(int threads = 1, bool fast = true) {
 }
 
 VideoEncoder load(Device& device, const VideoVaeConfig& config = demo_config()) {
-  const Checkpoint checkpoint = Checkpoint::open(kDemoWeights).value();
-  return VideoEncoder::load(device, checkpoint, config).value();
+  const auto part = WeightPart::open(kDemoWeights).value();
+  return VideoEncoder::load(device, *part, config).value();
 }
 
 // A disc that moves over a background with a slope, [frames, height, width, 3].
@@ -310,28 +310,28 @@ TEST(VideoEncoderDemo, ProgressCountsTilesAndCancelStops) {
 }
 
 TEST(VideoEncoderDemo, WeightsAndConfigurationAreCheckedWithoutLoading) {
-  const Checkpoint checkpoint = Checkpoint::open(kDemoWeights).value();
+  const auto part = WeightPart::open(kDemoWeights).value();
   VideoVaeConfig config = demo_config();
-  const auto bytes = VideoEncoder::check(checkpoint, config);
+  const auto bytes = VideoEncoder::check(*part, config);
   ASSERT_TRUE(bytes.ok()) << bytes.error().text();
   const auto device = open();
   std::uint64_t loaded = 0;
-  ASSERT_TRUE(VideoEncoder::load(*device, checkpoint, config, nullptr, [&](std::uint64_t done, std::uint64_t) { loaded = done; }).ok());
+  ASSERT_TRUE(VideoEncoder::load(*device, *part, config, nullptr, [&](std::uint64_t done, std::uint64_t) { loaded = done; }).ok());
   EXPECT_EQ(loaded, *bytes);
 
   VideoVaeConfig wider = config;
   wider.channel_factors.back() *= 2;
-  const auto mismatch = VideoEncoder::check(checkpoint, wider);
+  const auto mismatch = VideoEncoder::check(*part, wider);
   ASSERT_FALSE(mismatch.ok());
   EXPECT_EQ(mismatch.error().code, ErrorCode::model);
   EXPECT_NE(mismatch.error().message.find("encoder.down.5.block.0.conv1.weight"), std::string::npos) << mismatch.error().text();
   VideoVaeConfig by_three = config;
   by_three.space_down[1] = 3;
-  EXPECT_EQ(VideoEncoder::check(checkpoint, by_three).error().field, "space_down");
+  EXPECT_EQ(VideoEncoder::check(*part, by_three).error().field, "space_down");
   VideoVaeConfig tiny_tiles = config;
   tiny_tiles.tile_size = 16;
   tiny_tiles.tile_overlap_min = 0;
-  EXPECT_EQ(VideoEncoder::check(checkpoint, tiny_tiles).error().field, "vae_tile_size");
+  EXPECT_EQ(VideoEncoder::check(*part, tiny_tiles).error().field, "vae_tile_size");
 }
 
 TEST(VideoEncoderDemo, MemoryIsAsAnnounced) {
@@ -385,9 +385,9 @@ class RoundTrip {
  private:
   static LatentVideo view(const TokenGrid& grid) { return {grid.values, grid.tokens, grid.height, grid.width}; }
   std::unique_ptr<Device> device_ = open(0);
-  Checkpoint checkpoint_ = Checkpoint::open(kDemoWeights).value();
+  std::shared_ptr<const WeightPart> part_ = WeightPart::open(kDemoWeights).value();
   VideoEncoder encoder_ = load(*device_);
-  VideoDecoder decoder_ = VideoDecoder::load(*device_, checkpoint_, demo_config(), MatrixPrecision::f32).value();
+  VideoDecoder decoder_ = VideoDecoder::load(*device_, *part_, demo_config(), MatrixPrecision::f32).value();
 };
 
 // The demonstration model's encoder is rough (models/demo/MODEL_CARD.md) and was trained for the means alone: its variances, and with

@@ -228,9 +228,9 @@ class VideoVaeDemo : public ::testing::Test {
 
   static VideoDecoder load(Device& device, const VideoVaeConfig& config = demo_config(),
                            const std::filesystem::path& weights = kDemoWeights, MatrixPrecision precision = MatrixPrecision::f32) {
-    const auto checkpoint = Checkpoint::open(weights);
-    EXPECT_TRUE(checkpoint.ok()) << checkpoint.error().text();
-    auto decoder = VideoDecoder::load(device, *checkpoint, config, precision);
+    const auto part = WeightPart::open(weights);
+    EXPECT_TRUE(part.ok()) << part.error().text();
+    auto decoder = VideoDecoder::load(device, **part, config, precision);
     EXPECT_TRUE(decoder.ok()) << decoder.error().text();
     return std::move(decoder).value();
   }
@@ -446,17 +446,17 @@ TEST_F(VideoVaeDemo, ATileThatIsNotFiniteIsNamed) {
 }
 
 TEST_F(VideoVaeDemo, WeightsAreCheckedAgainstTheConfigurationWithoutLoading) {
-  const auto checkpoint = Checkpoint::open(kDemoWeights);
-  ASSERT_TRUE(checkpoint.ok());
+  const auto part = WeightPart::open(kDemoWeights);
+  ASSERT_TRUE(part.ok());
   VideoVaeConfig config = demo_config();
-  const auto wide = VideoDecoder::check(*checkpoint, config, MatrixPrecision::f32);
-  const auto narrow = VideoDecoder::check(*checkpoint, config, MatrixPrecision::bf16);
+  const auto wide = VideoDecoder::check(**part, config, MatrixPrecision::f32);
+  const auto narrow = VideoDecoder::check(**part, config, MatrixPrecision::bf16);
   ASSERT_TRUE(wide.ok() && narrow.ok());
   EXPECT_LT(*narrow, *wide);
   EXPECT_GT(VideoDecoder::frame_bytes(config, 48, 84), std::uint64_t{27} * 3 * 768 * 1344 * 4);
   config.layers += 1;
   config.z_channels = 32;
-  const auto wrong = VideoDecoder::check(*checkpoint, config, MatrixPrecision::f32);
+  const auto wrong = VideoDecoder::check(**part, config, MatrixPrecision::f32);
   ASSERT_FALSE(wrong.ok());
   EXPECT_EQ(wrong.error().code, ErrorCode::model);
   EXPECT_NE(wrong.error().message.find("decoder.transformer_blocks.4"), std::string::npos) << wrong.error().text();

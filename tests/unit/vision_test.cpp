@@ -8,6 +8,7 @@
 #include "pipeline/vision_input.h"
 #include "unit/temp_folder.h"
 #include "weights/safetensors_writer.h"
+#include "weights/text_names.h"
 
 #include <gtest/gtest.h>
 #include <algorithm>
@@ -34,12 +35,11 @@ std::string demo_text(const std::string& name) { return value_or_abort(read_file
 // Loaded once for all tests.
 struct Demo {
   std::unique_ptr<Device> device = value_or_abort(Device::open("CPU", 2));
-  std::shared_ptr<const Checkpoint> checkpoint =
-      std::make_shared<const Checkpoint>(value_or_abort(Checkpoint::open(kDemo / "text_encoder")));
+  std::shared_ptr<const WeightPart> part = value_or_abort(WeightPart::open(kDemo / "text_encoder"));
   VisionConfig config = value_or_abort(parse_vision_config(demo_text("config.json")));
-  VisionTower tower = value_or_abort(VisionTower::load(*device, *checkpoint, config, MatrixPrecision::f32));
+  VisionTower tower = value_or_abort(VisionTower::load(*device, *part, config, MatrixPrecision::f32));
   TextModel text = value_or_abort(
-      TextModel::load(*device, checkpoint, value_or_abort(parse_text_config(demo_text("config.json"))), MatrixPrecision::f32));
+      TextModel::load(*device, part, value_or_abort(parse_text_config(demo_text("config.json"))), MatrixPrecision::f32));
   Tokenizer tokenizer = value_or_abort(Tokenizer::load(kDemo / "tokenizer"));
 
   [[nodiscard]] VisionRules image_rules() const {
@@ -184,7 +184,7 @@ TEST(VisionTower, SlicesOfRowsChangeNothing) {
   const PatchGrid grid{1, 6, 10};
   const std::vector<float> patches = random_patches(grid, 3);
   const VisionWeights weights =
-      value_or_abort(load_vision_weights(*demo().device, *demo().checkpoint, demo().config, MatrixPrecision::f32, nullptr, {}));
+      value_or_abort(load_vision_weights(*demo().device, *demo().part, demo().config, MatrixPrecision::f32, nullptr, {}));
   const VisionRows whole = encode(patches, {grid});
   for (const std::int64_t rows : {1, 4, 7, 16, 59, 60, 1000}) {
     VisionFrame frame(*demo().device, demo().config, weights, grid, rows);
@@ -199,18 +199,18 @@ TEST(VisionTower, SlicesOfRowsChangeNothing) {
 TEST(VisionTower, Bfloat16IsClose) {
   const PatchGrid grid{1, 6, 6};
   const std::vector<float> patches = random_patches(grid, 4);
-  const VisionTower half = value_or_abort(VisionTower::load(*demo().device, *demo().checkpoint, demo().config, MatrixPrecision::bf16));
+  const VisionTower half = value_or_abort(VisionTower::load(*demo().device, *demo().part, demo().config, MatrixPrecision::bf16));
   EXPECT_LT(largest_difference(value_or_abort(half.encode(VisionModality::image, patches, std::span(&grid, 1))), encode(patches, {grid})),
             3e-2);
-  EXPECT_LT(value_or_abort(VisionTower::weight_bytes(*demo().checkpoint, demo().config, MatrixPrecision::bf16)),
-            value_or_abort(VisionTower::weight_bytes(*demo().checkpoint, demo().config, MatrixPrecision::f32)));
+  EXPECT_LT(value_or_abort(VisionTower::weight_bytes(*demo().part, demo().config, MatrixPrecision::bf16)),
+            value_or_abort(VisionTower::weight_bytes(*demo().part, demo().config, MatrixPrecision::f32)));
 }
 
 // The estimate covers what is really taken, is not far above it, and grows with the patches, not with their square.
 TEST(VisionTower, MemoryIsBoundedAndKnown) {
   const PatchGrid grid{1, 72, 72};  // more than one slice of rows
   const auto device = value_or_abort(Device::open("CPU", 2));
-  const VisionTower tower = value_or_abort(VisionTower::load(*device, *demo().checkpoint, demo().config, MatrixPrecision::f32));
+  const VisionTower tower = value_or_abort(VisionTower::load(*device, *demo().part, demo().config, MatrixPrecision::f32));
   ASSERT_TRUE(tower.encode(VisionModality::image, random_patches(grid, 5), std::span(&grid, 1)).ok());
   const std::uint64_t estimate = VisionTower::working_bytes(demo().config, grid);
   EXPECT_GE(estimate, device->working_bytes());
@@ -261,19 +261,19 @@ TEST(VisionTower, CountsBlocksAndCanBeCancelled) {
 // ---- files -----------------------------------------------------------------------------------------------------------------------
 
 // The demonstration model's vision tensors under other names, and without one of them.
-Checkpoint renamed(const test::TempFolder& folder, const std::string& prefix, const std::string& left_out = {}) {
+std::shared_ptr<const WeightPart> renamed(const test::TempFolder& folder, const std::string& prefix, const std::string& left_out = {}) {
   std::vector<std::vector<float>> values;
   std::vector<NamedTensor> tensors;
-  for (const std::string& name : demo().checkpoint->names()) {
+  for (const std::string& name : demo().part->checkpoint().names()) {
     const std::size_t at = name.find("visual.");
     if (at == std::string::npos || name.substr(at + 7) == left_out) continue;
-    values.push_back(value_or_abort(demo().checkpoint->read_f32(name)));
-    tensors.push_back({prefix + name.substr(at), demo().checkpoint->find(name)->shape, {}});
+    values.push_back(value_or_abort(demo().part->checkpoint().read_f32(name)));
+    tensors.push_back({prefix + name.substr(at), demo().part->checkpoint().find(name)->shape, {}});
   }
   for (std::size_t i = 0; i < tensors.size(); ++i) tensors[i].values = values[i];
   const auto path = folder.path() / "model.safetensors";
   EXPECT_TRUE(write_safetensors(path, tensors).ok());
-  return value_or_abort(Checkpoint::open(path));
+  return value_or_abort(open_text_encoder(std::make_shared<const Checkpoint>(value_or_abort(Checkpoint::open(path)))));
 }
 
 TEST(VisionTower, AcceptsTheNamesOfRepacks) {
@@ -283,7 +283,7 @@ TEST(VisionTower, AcceptsTheNamesOfRepacks) {
   for (const char* prefix : {"", "model.", "qwen3vl_32b.transformer.", "text_encoders.llm.model."}) {
     const test::TempFolder folder;
     const VisionTower tower =
-        value_or_abort(VisionTower::load(*demo().device, renamed(folder, prefix), demo().config, MatrixPrecision::f32));
+        value_or_abort(VisionTower::load(*demo().device, *renamed(folder, prefix), demo().config, MatrixPrecision::f32));
     EXPECT_EQ(value_or_abort(tower.encode(VisionModality::image, patches, std::span(&grid, 1))).merged, expected.merged) << prefix;
   }
 }
@@ -291,7 +291,7 @@ TEST(VisionTower, AcceptsTheNamesOfRepacks) {
 TEST(VisionTower, SaysWhatIsMissing) {
   const auto refused = [](const std::string& left_out, const VisionConfig& config, const std::string& said) {
     const test::TempFolder folder;
-    const auto bytes = VisionTower::weight_bytes(renamed(folder, "visual-less.", left_out), config, MatrixPrecision::f32);
+    const auto bytes = VisionTower::weight_bytes(*renamed(folder, "visual-less.", left_out), config, MatrixPrecision::f32);
     ASSERT_FALSE(bytes.ok()) << left_out;
     EXPECT_EQ(bytes.error().code, ErrorCode::model);
     EXPECT_NE(bytes.error().message.find(said), std::string::npos) << bytes.error().text();

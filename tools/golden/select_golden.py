@@ -23,7 +23,9 @@ COPY = [
     "vae/README.md", "vae/tables.json", "vae/tiny_video_vae.config.json", "vae/tiny_video_vae.safetensors", "vae/tiny_audio_vae.config.json",
     "vae/tiny_audio_vae.safetensors",
     "weights/README.md", "weights/bad_safetensors", "weights/quirks_valid", "weights/dtype_zoo", "weights/sharded",
+    "weights/gguf", "weights/bad_gguf",
 ]
+HEADERS = ("dit_pruned_q4_k.gguf",)  # of weights/headers
 LEAVE_OUT = {"text/qwen/text_encoder_tensors.tsv"}
 
 DIT_CASES = ("t2va_small", "t2va", "fl2va_both", "ref2va_all", "retake_both")
@@ -94,6 +96,11 @@ class Selection:
         self.json("dit/trajectory.json", lambda d: {k: v for k, v in d.items() if k in TRAJECTORIES})
         self.tensors("dit/trajectory.safetensors", lambda n: n.split(".")[0] in TRAJECTORIES)
 
+    def headers(self):
+        self.json("weights/headers/index.json", lambda d: dict(d, files={k: v for k, v in d["files"].items() if k in HEADERS}))
+        for name in HEADERS:
+            self.copy(f"weights/headers/{name}.hdr")
+
     def text(self):
         config = json.load(open(os.path.join(self.source, "text/tiny_qwen3vl.config.json")))
         used = config["num_retained_layers"]
@@ -149,6 +156,7 @@ def main():
     for relative in COPY:
         selection.copy(relative)
     selection.denoiser()
+    selection.headers()
     selection.text()
     selection.vae()
     total = sum(os.path.getsize(os.path.join(folder, f)) for folder, _, files in os.walk(target) for f in files)

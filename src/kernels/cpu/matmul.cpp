@@ -11,14 +11,13 @@ namespace {
 
 // Large enough that packing a weight tile is small beside its product, small enough that a few threads share the work evenly.
 constexpr std::int64_t kTileRows = 512;
-constexpr std::int64_t kTileColumns = 512;
 
 }  // namespace
 
 Matmul::Matmul(const Shape& shape)
     : shape_(shape),
       tile_rows_(std::max<std::int64_t>(1, (shape.m + kTileRows - 1) / kTileRows)),
-      tile_columns_(std::max<std::int64_t>(1, (shape.n + kTileColumns - 1) / kTileColumns)) {
+      tile_columns_(std::max<std::int64_t>(1, (shape.n + shape.max_tile_columns - 1) / shape.max_tile_columns)) {
   // Short matrices are split further along the columns, so that every thread of a common machine has something to do.
   constexpr std::int64_t kWantedTiles = 16, kSmallestColumns = 64;
   if (tile_rows_ * tile_columns_ < kWantedTiles)
@@ -38,7 +37,18 @@ Matmul::Tile Matmul::tile(int index) const {
 }
 
 void Matmul::compute(int thread, int threads, const void* x, const void* w, const float* bias, float* y) const {
-  for (int t = thread; t < tiles(); t += threads) compute_tile(t, x, w, bias, y);
+  const std::int64_t row_bytes = shape_.k * (shape_.type == MatmulType::f32 ? 4 : 2);
+  for (int t = thread; t < tiles(); t += threads)
+    compute_tile(t, x, static_cast<const std::uint8_t*>(w) + tile(t).column * row_bytes, bias, y);
+}
+
+Matmul::Panel Matmul::panel(int index) const {
+  const Tile first = tile(index);
+  return {first.column, first.columns};
+}
+
+void Matmul::compute_panel(int index, const void* x, const void* w, const float* bias, float* y) const {
+  for (int t = index; t < tiles(); t += panels()) compute_tile(t, x, w, bias, y);
 }
 
 std::shared_ptr<const Matmul> make_fast_matmul([[maybe_unused]] const Matmul::Shape& shape) {

@@ -20,14 +20,25 @@ class Matmul {
     std::int64_t m = 0, n = 0, k = 0;
     MatmulType type = MatmulType::f32;
     bool bias = false;
+    std::int64_t max_tile_columns = 512;  // of one tile
   };
   virtual ~Matmul() = default;
 
   [[nodiscard]] int tiles() const { return static_cast<int>(tile_rows_ * tile_columns_); }
-  // Computes tile `tile`; different tiles may run on different threads at once. `bias` is ignored unless the shape has one.
+  // Computes tile `tile`; different tiles may run on different threads at once. `w` points to the whole matrix's first row that the tile
+  // needs. `bias` is ignored unless the shape has one.
   virtual void compute_tile(int tile, const void* x, const void* w, const float* bias, float* y) const = 0;
   // Computes every tile with index = thread (mod threads): the body of one worker.
   void compute(int thread, int threads, const void* x, const void* w, const float* bias, float* y) const;
+
+  // The tiles of one column of tiles share their rows of w: for weights that are made when they are needed.
+  struct Panel {
+    std::int64_t first = 0, count = 0;  // rows of w
+  };
+  [[nodiscard]] int panels() const { return static_cast<int>(tile_columns_); }
+  [[nodiscard]] Panel panel(int index) const;
+  // `w`: the rows of the panel alone.
+  void compute_panel(int index, const void* x, const void* w, const float* bias, float* y) const;
   // The implementation's own name, for reports.
   [[nodiscard]] virtual const char* name() const = 0;
 

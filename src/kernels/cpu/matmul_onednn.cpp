@@ -106,7 +106,7 @@ class OnednnMatmul final : public Matmul {
     };
     std::unordered_map<int, memory> arguments = {
         {DNNL_ARG_SRC, memory(p->x, engine(), at(x, t.row * shape_.k))},
-        {DNNL_ARG_WEIGHTS, memory(p->w, engine(), at(w, t.column * shape_.k))},
+        {DNNL_ARG_WEIGHTS, memory(p->w, engine(), at(w, 0))},
         {DNNL_ARG_DST, memory(p->y, engine(), y + t.row * shape_.n + t.column)},
         {DNNL_ARG_SCRATCHPAD, memory(p->scratch, engine(), scratch.data())},
     };

@@ -14,7 +14,7 @@ class PlainMatmul final : public Matmul {
     for (std::int64_t m = t.row; m < t.row + t.rows; ++m)
       for (std::int64_t n = t.column; n < t.column + t.columns; ++n) {
         double sum = shape_.bias ? static_cast<double>(bias[n]) : 0.0;
-        for (std::int64_t k = 0; k < shape_.k; ++k) sum += element(x, m * shape_.k + k) * element(w, n * shape_.k + k);
+        for (std::int64_t k = 0; k < shape_.k; ++k) sum += element(x, m * shape_.k + k) * element(w, (n - t.column) * shape_.k + k);
         y[m * shape_.n + n] = static_cast<float>(sum);
       }
   }

@@ -53,17 +53,17 @@ ggml_tensor* build_output(Graph& graph, const DecoderWeights& weights, ggml_tens
 AudioDecoder::AudioDecoder(Device& device, AudioVaeConfig config, DecoderWeights weights, TensorPool pool)
     : device_(&device), config_(std::move(config)), weights_(std::move(weights)), pool_(std::move(pool)) {}
 
-Result<std::uint64_t> AudioDecoder::check(const Checkpoint& checkpoint, const AudioVaeConfig& config) {
-  ParamLoader loader(checkpoint, "audio VAE decoder", MatrixPrecision::f32);
-  declare_decoder(loader, checkpoint, config);
+Result<std::uint64_t> AudioDecoder::check(const WeightPart& part, const AudioVaeConfig& config) {
+  ParamLoader loader(part, "audio VAE decoder", MatrixPrecision::f32);
+  declare_decoder(loader, part, config);
   TRITIUM_TRY(loader.check());
   return loader.bytes();
 }
 
-Result<AudioDecoder> AudioDecoder::load(Device& device, const Checkpoint& checkpoint, const AudioVaeConfig& config,
+Result<AudioDecoder> AudioDecoder::load(Device& device, const WeightPart& part, const AudioVaeConfig& config,
                                         const CancelToken* cancel, const LoadProgress& progress) {
-  ParamLoader loader(checkpoint, "audio VAE decoder", MatrixPrecision::f32);
-  DecoderWeights weights = declare_decoder(loader, checkpoint, config);
+  ParamLoader loader(part, "audio VAE decoder", MatrixPrecision::f32);
+  DecoderWeights weights = declare_decoder(loader, part, config);
   TRITIUM_TRY_ASSIGN(TensorPool pool, loader.load(device, cancel, progress));
   return AudioDecoder(device, config, std::move(weights), std::move(pool));
 }

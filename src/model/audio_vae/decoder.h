@@ -26,9 +26,9 @@ using StageProgress = std::function<void(int done, int total)>;
 class AudioDecoder {
  public:
   // Checks names and shapes without loading; the result is the number of bytes load() will allocate on the device.
-  static Result<std::uint64_t> check(const Checkpoint& checkpoint, const AudioVaeConfig& config);
+  static Result<std::uint64_t> check(const WeightPart& part, const AudioVaeConfig& config);
   // `device` must outlive the decoder. The weights are kept in float32.
-  static Result<AudioDecoder> load(Device& device, const Checkpoint& checkpoint, const AudioVaeConfig& config,
+  static Result<AudioDecoder> load(Device& device, const WeightPart& part, const AudioVaeConfig& config,
                                    const CancelToken* cancel = nullptr, const LoadProgress& progress = {});
 
   [[nodiscard]] const AudioVaeConfig& config() const { return config_; }

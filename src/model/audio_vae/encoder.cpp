@@ -107,19 +107,19 @@ Result<void> check_sound(std::span<const float> left, std::span<const float> rig
 AudioEncoder::AudioEncoder(Device& device, AudioVaeConfig config, EncoderWeights weights, TensorPool pool)
     : device_(&device), config_(std::move(config)), weights_(std::move(weights)), pool_(std::move(pool)) {}
 
-Result<std::uint64_t> AudioEncoder::check(const Checkpoint& checkpoint, const AudioVaeConfig& config) {
+Result<std::uint64_t> AudioEncoder::check(const WeightPart& part, const AudioVaeConfig& config) {
   TRITIUM_TRY(check_config(config));
-  ParamLoader loader(checkpoint, kPartName, MatrixPrecision::f32);
-  declare_encoder(loader, checkpoint, config);
+  ParamLoader loader(part, kPartName, MatrixPrecision::f32);
+  declare_encoder(loader, part, config);
   TRITIUM_TRY(loader.check());
   return loader.bytes();
 }
 
-Result<AudioEncoder> AudioEncoder::load(Device& device, const Checkpoint& checkpoint, const AudioVaeConfig& config,
+Result<AudioEncoder> AudioEncoder::load(Device& device, const WeightPart& part, const AudioVaeConfig& config,
                                         const CancelToken* cancel, const LoadProgress& progress) {
   TRITIUM_TRY(check_config(config));
-  ParamLoader loader(checkpoint, kPartName, MatrixPrecision::f32);
-  EncoderWeights weights = declare_encoder(loader, checkpoint, config);
+  ParamLoader loader(part, kPartName, MatrixPrecision::f32);
+  EncoderWeights weights = declare_encoder(loader, part, config);
   TRITIUM_TRY_ASSIGN(TensorPool pool, loader.load(device, cancel, progress));
   return AudioEncoder(device, config, std::move(weights), std::move(pool));
 }

@@ -15,16 +15,16 @@ constexpr int kMlpFactor = 2;  // inner width / latent channels
 
 class Declaration {
  public:
-  Declaration(ParamLoader& loader, const Checkpoint& checkpoint) : loader_(loader), checkpoint_(checkpoint) {}
+  Declaration(ParamLoader& loader, const WeightPart& part) : loader_(loader), part_(part) {}
 
   ops::Conv1d convolution(const std::string& name, std::int64_t in, std::int64_t out, std::int64_t kernel) {
     const std::vector<std::int64_t> shape{out, in, kernel};
-    return {declare_normalized_weight(loader_, checkpoint_, name, shape, shape), loader_.tensor(name + ".bias", {out})};
+    return {declare_normalized_weight(loader_, part_, name, shape, shape), loader_.tensor(name + ".bias", {out})};
   }
 
   ops::Conv1d downsampling(const std::string& name, std::int64_t in, std::int64_t out, std::int64_t rate) {
     const auto rearrange = [=](const std::vector<float>& w) { return ops::strided_weights(w, in, out, rate); };
-    return {declare_normalized_weight(loader_, checkpoint_, name, {out, in, 2 * rate}, {out, in * rate, 2}, rearrange),
+    return {declare_normalized_weight(loader_, part_, name, {out, in, 2 * rate}, {out, in * rate, 2}, rearrange),
             loader_.tensor(name + ".bias", {out})};
   }
 
@@ -33,8 +33,8 @@ class Declaration {
       std::transform(alpha.begin(), alpha.end(), alpha.begin(), [](float a) { return 1.0f / (a + 1e-9f); });
       return alpha;
     };
-    return {declare_transformed(loader_, name + ".alpha", {1, channels, 1}, {channels}),
-            declare_transformed(loader_, name + ".alpha", {1, channels, 1}, {channels}, inverse)};
+    return {loader_.transformed(name + ".alpha", {1, channels, 1}, {channels}),
+            loader_.transformed(name + ".alpha", {1, channels, 1}, {channels}, inverse)};
   }
 
   LayerNorm norm(const std::string& name, std::int64_t features) {
@@ -42,14 +42,14 @@ class Declaration {
   }
 
   ops::Linear linear(const std::string& name, std::int64_t in, std::int64_t out) {
-    return {loader_.tensor(name + ".weight", {out, in}), loader_.tensor(name + ".bias", {out})};
+    return {loader_.float_matrix(name + ".weight", out, in), loader_.tensor(name + ".bias", {out})};
   }
 
   // The biases are stored apart and there is none for k but a row of zeros.
   ops::Linear qkv(const std::string& name, std::int64_t features) {
     const std::vector<std::string> parts{name + ".q_bias", name + ".zero_k_bias", name + ".v_bias"};
     for (const std::string& part : parts) loader_.require(part, {features});
-    const auto join = [parts](const Checkpoint& file) -> Result<std::vector<float>> {
+    const auto join = [parts](const WeightPart& file) -> Result<std::vector<float>> {
       std::vector<float> out;
       for (const std::string& part : parts) {
         TRITIUM_TRY_ASSIGN(const std::vector<float> values, file.read_f32(part));
@@ -57,21 +57,21 @@ class Declaration {
       }
       return out;
     };
-    return {loader_.tensor(name + ".qkv.weight", {3 * features, features}), loader_.computed(name + ".qkv.bias", {3 * features}, join)};
+    return {loader_.float_matrix(name + ".qkv.weight", 3 * features, features), loader_.computed(name + ".qkv.bias", {3 * features}, join)};
   }
 
   ops::Linear pooling(int heads, int head_dim, int out) {
-    const auto compute = [=](const Checkpoint&) -> Result<std::vector<float>> { return pooling_matrix(heads, head_dim, out); };
+    const auto compute = [=](const WeightPart&) -> Result<std::vector<float>> { return pooling_matrix(heads, head_dim, out); };
     return {loader_.computed("pooling of the attention heads", {out, std::int64_t{heads} * head_dim}, compute), nullptr};
   }
 
   ops::Linear pointwise(const std::string& name, std::int64_t in, std::int64_t out) {
-    return {declare_transformed(loader_, name + ".weight", {out, in, 1}, {out, in}), loader_.tensor(name + ".bias", {out})};
+    return {loader_.float_matrix(name + ".weight", out, in, {out, in, 1}), loader_.tensor(name + ".bias", {out})};
   }
 
  private:
   ParamLoader& loader_;
-  const Checkpoint& checkpoint_;
+  const WeightPart& part_;
 };
 
 EncoderStage declare_stage(Declaration& declare, const std::string& name, std::int64_t channels, std::int64_t rate) {
@@ -107,8 +107,8 @@ AttentionProjection declare_projection(Declaration& declare, const std::string& 
 
 }  // namespace
 
-EncoderWeights declare_encoder(ParamLoader& loader, const Checkpoint& checkpoint, const AudioVaeConfig& config) {
-  Declaration declare(loader, checkpoint);
+EncoderWeights declare_encoder(ParamLoader& loader, const WeightPart& part, const AudioVaeConfig& config) {
+  Declaration declare(loader, part);
   EncoderWeights out;
   std::int64_t channels = config.encoder_dim;
   int block = 0;  // number of the module within the encoder

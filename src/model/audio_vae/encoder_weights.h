@@ -52,7 +52,7 @@ struct EncoderWeights {
 };
 
 // Declares every tensor of the encoder, for both namings of convolutions, see declare_decoder.
-EncoderWeights declare_encoder(ParamLoader& loader, const Checkpoint& checkpoint, const AudioVaeConfig& config);
+EncoderWeights declare_encoder(ParamLoader& loader, const WeightPart& part, const AudioVaeConfig& config);
 
 // The matrix [out, heads · head_dim], row-major, that averages over the heads and then pools head_dim features to `out`: output i is the
 // mean of the features from floor(i·head_dim/out) to ceil((i+1)·head_dim/out), exclusive.

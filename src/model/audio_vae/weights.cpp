@@ -14,7 +14,7 @@ using Transform = ParamLoader::Transform;
 
 class Declaration {
  public:
-  Declaration(ParamLoader& loader, const Checkpoint& checkpoint) : loader_(loader), checkpoint_(checkpoint) {}
+  Declaration(ParamLoader& loader, const WeightPart& part) : loader_(loader), part_(part) {}
 
   ops::Conv1d plain_convolution(const std::string& name, std::int64_t in, std::int64_t out, std::int64_t kernel) {
     return {loader_.tensor(name + ".weight", {out, in, kernel}), loader_.tensor(name + ".bias", {out})};
@@ -51,14 +51,14 @@ class Declaration {
   }
 
   ggml_tensor* from(const std::string& name, const Shape& shape, const Shape& stored, Transform transform) {
-    return declare_transformed(loader_, name, shape, stored, std::move(transform));
+    return loader_.transformed(name, shape, stored, std::move(transform));
   }
   ggml_tensor* normalized_weight(const std::string& name, const Shape& shape, const Shape& stored, Transform transform) {
-    return declare_normalized_weight(loader_, checkpoint_, name, shape, stored, std::move(transform));
+    return declare_normalized_weight(loader_, part_, name, shape, stored, std::move(transform));
   }
 
   ParamLoader& loader_;
-  const Checkpoint& checkpoint_;
+  const WeightPart& part_;
 };
 
 std::vector<ResidualStep> declare_branch(Declaration& declare, const std::string& name, std::int64_t channels, std::int64_t kernel,
@@ -91,8 +91,8 @@ DecoderStage declare_stage(Declaration& declare, const AudioVaeConfig& config, s
 
 }  // namespace
 
-DecoderWeights declare_decoder(ParamLoader& loader, const Checkpoint& checkpoint, const AudioVaeConfig& config) {
-  Declaration declare(loader, checkpoint);
+DecoderWeights declare_decoder(ParamLoader& loader, const WeightPart& part, const AudioVaeConfig& config) {
+  Declaration declare(loader, part);
   DecoderWeights out;
   out.in_proj = declare.plain_convolution("dec_in_proj", config.latent_channels, config.latent_dim, 1);
   out.conv_pre = declare.convolution("decoder.conv_pre", config.latent_dim, config.decoder_dim, kEdgeKernel);
@@ -104,24 +104,15 @@ DecoderWeights declare_decoder(ParamLoader& loader, const Checkpoint& checkpoint
   return out;
 }
 
-ggml_tensor* declare_transformed(ParamLoader& loader, const std::string& name, const Shape& shape, const Shape& stored,
-                                 Transform transform) {
-  loader.require(name, shape);
-  return loader.computed(name, stored, [name, transform = std::move(transform)](const Checkpoint& file) -> Result<std::vector<float>> {
-    TRITIUM_TRY_ASSIGN(std::vector<float> values, file.read_f32(name));
-    return transform ? transform(std::move(values)) : std::move(values);
-  });
-}
-
-ggml_tensor* declare_normalized_weight(ParamLoader& loader, const Checkpoint& checkpoint, const std::string& name, const Shape& shape,
+ggml_tensor* declare_normalized_weight(ParamLoader& loader, const WeightPart& part, const std::string& name, const Shape& shape,
                                        const Shape& stored, Transform transform) {
-  if (checkpoint.find(name + ".weight") != nullptr)
-    return declare_transformed(loader, name + ".weight", shape, stored, std::move(transform));
+  if (part.has(name + ".weight"))
+    return loader.transformed(name + ".weight", shape, stored, std::move(transform));
   const std::string g_name = name + ".weight_g", v_name = name + ".weight_v";
   loader.require(g_name, {shape[0], 1, 1});
   loader.require(v_name, shape);
   return loader.computed(name + ".weight", stored,
-                         [g_name, v_name, transform = std::move(transform)](const Checkpoint& file) -> Result<std::vector<float>> {
+                         [g_name, v_name, transform = std::move(transform)](const WeightPart& file) -> Result<std::vector<float>> {
                            TRITIUM_TRY_ASSIGN(const std::vector<float> g, file.read_f32(g_name));
                            TRITIUM_TRY_ASSIGN(const std::vector<float> v, file.read_f32(v_name));
                            std::vector<float> folded = fold_weight_norm(g, v);

@@ -31,13 +31,11 @@ struct DecoderWeights {
 
 // Declares every tensor of the decoder. Convolutions are found under the official pair weight_g and weight_v, which is folded on
 // load, or already folded under `weight`, as ComfyUI's files have them.
-DecoderWeights declare_decoder(ParamLoader& loader, const Checkpoint& checkpoint, const AudioVaeConfig& config);
+DecoderWeights declare_decoder(ParamLoader& loader, const WeightPart& part, const AudioVaeConfig& config);
 
-// A float32 tensor made from one tensor of the file, of `shape` there. An empty `transform` takes the values as they are.
-ggml_tensor* declare_transformed(ParamLoader& loader, const std::string& name, const std::vector<std::int64_t>& shape,
-                                 const std::vector<std::int64_t>& stored, ParamLoader::Transform transform = {});
-// The same for the weight of the convolution `name` in either of its two forms, see above.
-ggml_tensor* declare_normalized_weight(ParamLoader& loader, const Checkpoint& checkpoint, const std::string& name,
+// The weight of the convolution `name`, of `shape` in the file, in either of its two forms. An empty `transform` takes the values as they
+// are.
+ggml_tensor* declare_normalized_weight(ParamLoader& loader, const WeightPart& part, const std::string& name,
                                        const std::vector<std::int64_t>& shape, const std::vector<std::int64_t>& stored,
                                        ParamLoader::Transform transform = {});
 

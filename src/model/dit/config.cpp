@@ -11,63 +11,23 @@ namespace {
 
 Error bad(std::string message, std::string hint = {}) { return Error{ErrorCode::model, std::move(message), "", std::move(hint)}; }
 
-constexpr std::array<std::string_view, 3> kPrefixes = {"", "model.diffusion_model.", "diffusion_model."};
-
-// Official part -> diffusers part, longest first; applied to the first match (spec/weights.md §1.3).
-constexpr std::array<std::pair<std::string_view, std::string_view>, 18> kDiffusersParts = {{
-    {"token_refiner.blocks.", "token_refiner.refiner_blocks."},
-    {"blocks.", "transformer_blocks."},
-    {"time_embedder.proj_in", "time_embedder.linear_1"},
-    {"time_embedder.proj_out", "time_embedder.linear_2"},
-    {"video_patch_proj", "proj_in"},
-    {"audio_patch_proj", "audio_proj_in"},
-    {"condition_proj", "context_embedder"},
-    {"final_layer.norm", "norm_out.norm"},
-    {"final_layer.adaln_proj.linear", "norm_out.linear"},
-    {"final_layer.video_out", "proj_out"},
-    {"final_layer.audio_out", "audio_proj_out"},
-    // Within a block:
-    {"attn.q_norm", "attn.norm_q"},
-    {"attn.k_norm", "attn.norm_k"},
-    {"attn.out_proj", "attn.to_out.0"},
-    {"attn.q.", "attn.to_q."},
-    {"attn.k.", "attn.to_k."},
-    {"attn.v.", "attn.to_v."},
-    {"mlp.fc1", "ff.net.0.proj"},
-}};
-
-std::string to_diffusers(std::string name) {
-  bool start_replaced = false;
-  for (const auto& [from, to] : kDiffusersParts) {
-    const std::size_t at = name.find(from);
-    const bool within_block = from.starts_with("attn.") || from.starts_with("mlp.");
-    if (at == std::string::npos || (at != 0 && !within_block) || (!within_block && start_replaced)) continue;
-    name.replace(at, from.size(), to);
-    start_replaced |= !within_block;
-  }
-  if (const std::size_t at = name.find("mlp.fc2"); at != std::string::npos) name.replace(at, 7, "ff.net.2");
-  return name;
-}
-
-int count_blocks(const Checkpoint& checkpoint, const DitNames& names, const std::string& prefix) {
+int count_blocks(const WeightPart& part, const std::string& prefix) {
   int count = 0;
-  while (checkpoint.find(names(fmt::format("{}{}.norm1.weight", prefix, count))) != nullptr) ++count;
+  while (part.has(fmt::format("{}{}.norm1.weight", prefix, count))) ++count;
   return count;
 }
 
 // Collects dimensions from shapes; the first missing or oddly shaped tensor becomes the error.
 class ShapeReader {
  public:
-  ShapeReader(const Checkpoint& checkpoint, const DitNames& names) : checkpoint_(checkpoint), names_(names) {}
+  explicit ShapeReader(const WeightPart& part) : part_(part) {}
 
-  std::int64_t dim(const std::string& official, std::size_t index, std::size_t rank) {
-    const std::string name = names_(official);
-    const TensorInfo* info = checkpoint_.find(name);
-    if (info == nullptr) return fail(fmt::format("tensor '{}' is missing", name));
-    if (info->shape.size() != rank)
-      return fail(fmt::format("tensor '{}' is {}, expected {} dimensions", name, shape_text(info->shape), rank));
-    if (info->shape[index] < 1) return fail(fmt::format("tensor '{}' is {}", name, shape_text(info->shape)));
-    return info->shape[index];
+  std::int64_t dim(const std::string& name, std::size_t index, std::size_t rank) {
+    const auto shape = part_.shape(name);
+    if (!shape) return fail(fmt::format("tensor '{}' is missing", name));
+    if (shape->size() != rank) return fail(fmt::format("tensor '{}' is {}, expected {} dimensions", name, shape_text(*shape), rank));
+    if ((*shape)[index] < 1) return fail(fmt::format("tensor '{}' is {}", name, shape_text(*shape)));
+    return (*shape)[index];
   }
   [[nodiscard]] const std::string& problem() const { return problem_; }
 
@@ -76,8 +36,7 @@ class ShapeReader {
     if (problem_.empty()) problem_ = std::move(what);
     return 0;
   }
-  const Checkpoint& checkpoint_;
-  const DitNames& names_;
+  const WeightPart& part_;
   std::string problem_;
 };
 
@@ -122,45 +81,11 @@ Result<void> apply_json(const nlohmann::json& json, DitConfig& c) {
 
 }  // namespace
 
-const char* layout_name(DitLayout layout) {
-  switch (layout) {
-    case DitLayout::interleaved:
-      return "official (qkv interleaved per head)";
-    case DitLayout::plain:
-      return "plain (q, k, v blocks)";
-    case DitLayout::diffusers:
-      return "diffusers";
-  }
-  return "?";
-}
-
-Result<DitLayout> detect_dit_layout(const Checkpoint& checkpoint, bool official_config) {
-  if (checkpoint.find("transformer_blocks.0.attn.to_q.weight") != nullptr) return DitLayout::diffusers;
-  for (const std::string_view prefix : kPrefixes)
-    if (checkpoint.find(std::string(prefix) + "blocks.0.attn.qkv_proj.weight") != nullptr)
-      return checkpoint.sharded() && official_config ? DitLayout::interleaved : DitLayout::plain;
-  return bad(
-      "this is not an H3 diffusion transformer: no tensor 'blocks.0.attn.qkv_proj.weight' or 'transformer_blocks.0.attn.to_q.weight'");
-}
-
-DitNames::DitNames(const Checkpoint& checkpoint, DitLayout layout) : layout_(layout) {
-  for (const std::string_view prefix : kPrefixes)
-    if (checkpoint.find(std::string(prefix) + (layout == DitLayout::diffusers ? "proj_in.weight" : "video_patch_proj.weight")) != nullptr) {
-      prefix_ = prefix;
-      return;
-    }
-}
-
-std::string DitNames::operator()(const std::string& official) const {
-  return prefix_ + (layout_ == DitLayout::diffusers ? to_diffusers(official) : official);
-}
-
-Result<DitConfig> read_dit_config(const Checkpoint& checkpoint, DitLayout layout, std::string_view config_json) {
-  const DitNames names(checkpoint, layout);
-  ShapeReader shapes(checkpoint, names);
+Result<DitConfig> read_dit_config(const WeightPart& part, std::string_view config_json) {
+  ShapeReader shapes(part);
   DitConfig c;
-  c.layers = count_blocks(checkpoint, names, "blocks.");
-  c.refiner_layers = count_blocks(checkpoint, names, "token_refiner.blocks.");
+  c.layers = count_blocks(part, "blocks.");
+  c.refiner_layers = count_blocks(part, "token_refiner.blocks.");
   c.hidden = shapes.dim("video_patch_proj.weight", 0, 2);
   c.video_features = shapes.dim("video_patch_proj.weight", 1, 2);
   c.audio_features = shapes.dim("audio_patch_proj.weight", 1, 2);
@@ -169,7 +94,7 @@ Result<DitConfig> read_dit_config(const Checkpoint& checkpoint, DitLayout layout
   const std::int64_t inner = shapes.dim("blocks.0.attn.out_proj.weight", 1, 2);
   c.ffn = shapes.dim("blocks.0.mlp.fc2.weight", 1, 2);
   c.time_dim = shapes.dim("blocks.0.adaln_proj.linear.weight", 1, 2);
-  if (checkpoint.find(names("adaln_t_table")) != nullptr) {
+  if (part.has("adaln_t_table")) {
     c.curve_points = shapes.dim("adaln_t_table", 0, 2);
   } else {
     c.time_input = shapes.dim("time_embedder.proj_in.weight", 1, 2);
@@ -181,8 +106,8 @@ Result<DitConfig> read_dit_config(const Checkpoint& checkpoint, DitLayout layout
   if (c.pruned() && c.curve_points < 2) return bad("diffusion transformer: 'adaln_t_table' needs at least two rows");
   if (c.time_input % 2 != 0 || c.video_features % 4 != 0) return bad("diffusion transformer: odd time or video width");
   c.heads = inner / c.head_dim;
-  const TensorInfo* stored = checkpoint.find(names("rope.inv_freq"));
-  c.rope_frequencies = stored != nullptr && stored->shape.size() == 1 ? stored->shape[0] : c.head_dim / 8;
+  const auto stored = part.shape("rope.inv_freq");
+  c.rope_frequencies = stored && stored->size() == 1 ? stored->front() : c.head_dim / 8;
   if (!config_json.empty()) TRITIUM_TRY(apply_json(nlohmann::json::parse(config_json, nullptr, false), c));
   if (c.rope_frequencies < 1 || 6 * c.rope_frequencies > c.head_dim)
     return bad(fmt::format("diffusion transformer: {} rotary frequencies per axis do not fit head_dim {}", c.rope_frequencies, c.head_dim));

@@ -9,9 +9,9 @@
 
 namespace tritium {
 
-Result<std::unique_ptr<Dit>> Dit::load(Device& device, const Checkpoint& checkpoint, DitLayout layout, const DitConfig& config,
-                                       MatrixPrecision precision, const CancelToken* cancel, const LoadProgress& progress) {
-  TRITIUM_TRY_ASSIGN(DitWeights weights, load_dit_weights(device, checkpoint, layout, config, precision, cancel, progress));
+Result<std::unique_ptr<Dit>> Dit::load(Device& device, const WeightPart& part, const DitConfig& config, MatrixPolicy policy,
+                                       const CancelToken* cancel, const LoadProgress& progress) {
+  TRITIUM_TRY_ASSIGN(DitWeights weights, load_dit_weights(device, part, config, policy, cancel, progress));
   return std::unique_ptr<Dit>(new Dit(device, config, std::move(weights)));
 }
 

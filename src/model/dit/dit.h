@@ -13,13 +13,13 @@ namespace tritium {
 // A loaded model. The device outlives it.
 class Dit {
  public:
-  static Result<std::unique_ptr<Dit>> load(Device& device, const Checkpoint& checkpoint, DitLayout layout, const DitConfig& config,
-                                           MatrixPrecision precision, const CancelToken* cancel = nullptr,
-                                           const LoadProgress& progress = {});
+  static Result<std::unique_ptr<Dit>> load(Device& device, const WeightPart& part, const DitConfig& config, MatrixPolicy policy,
+                                           const CancelToken* cancel = nullptr, const LoadProgress& progress = {});
 
   [[nodiscard]] Device& device() const { return *device_; }
   [[nodiscard]] const DitConfig& config() const { return config_; }
   [[nodiscard]] const DitWeights& weights() const { return weights_; }
+  [[nodiscard]] DitWeights& weights() { return weights_; }  // for adapters
 
  private:
   Dit(Device& device, const DitConfig& config, DitWeights weights) : device_(&device), config_(config), weights_(std::move(weights)) {}

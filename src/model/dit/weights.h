@@ -28,10 +28,10 @@ struct DitWeights {
 };
 
 // Errors: code model for names and shapes that do not fit the configuration or values that are not finite; does_not_fit.
-Result<DitWeights> load_dit_weights(Device& device, const Checkpoint& checkpoint, DitLayout layout, const DitConfig& config,
-                                    MatrixPrecision precision, const CancelToken* cancel = nullptr, const LoadProgress& progress = {});
+Result<DitWeights> load_dit_weights(Device& device, const WeightPart& part, const DitConfig& config, MatrixPolicy policy,
+                                    const CancelToken* cancel = nullptr, const LoadProgress& progress = {});
 
 // Bytes on the device, after checking all names and shapes.
-Result<std::uint64_t> dit_weight_bytes(const Checkpoint& checkpoint, DitLayout layout, const DitConfig& config, MatrixPrecision precision);
+Result<std::uint64_t> dit_weight_bytes(const WeightPart& part, const DitConfig& config, MatrixPolicy policy);
 
 }  // namespace tritium

@@ -13,6 +13,8 @@
 namespace tritium {
 namespace {
 
+constexpr const char* kEmbedding = "model.language_model.embed_tokens.weight";
+
 // Angles [rows][head_dim/2]: frequency j turns with the position axis that the interleaved sections give it (spec/text.md §3.3).
 std::vector<float> rotary_angles(const TextConfig& config, std::span<const std::array<std::int32_t, 3>> positions) {
   const std::int64_t pairs = config.head_dim / 2;
@@ -51,66 +53,55 @@ AttentionParts attention_parts(std::int64_t rows, std::int64_t heads) {
 
 }  // namespace
 
-Result<std::string> TextModel::name_prefix(const Checkpoint& checkpoint) {
-  for (const char* prefix : {"model.language_model.", "model.", "language_model.model.", ""})
-    if (checkpoint.find(std::string(prefix) + "embed_tokens.weight") != nullptr) return std::string(prefix);
-  return Error{ErrorCode::model, "this is not a Qwen3-VL text encoder: no tensor '...embed_tokens.weight'", "",
-               "expected e.g. 'model.language_model.embed_tokens.weight'"};
-}
-
-std::vector<TextModel::Layer> TextModel::declare(ParamLoader& loader, const TextConfig& c, const std::string& prefix) {
+std::vector<TextModel::Layer> TextModel::declare(ParamLoader& loader, const TextConfig& c) {
   const std::int64_t q_width = c.heads * c.head_dim, kv_width = c.kv_heads * c.head_dim;
-  loader.require(prefix + "embed_tokens.weight", {c.vocabulary, c.hidden});
+  loader.require(kEmbedding, {c.vocabulary, c.hidden});
   std::vector<Layer> layers;
   for (int i = 0; i < c.layers; ++i) {
-    const std::string p = fmt::format("{}layers.{}.", prefix, i);
+    const std::string p = fmt::format("model.language_model.layers.{}.", i);
     Layer layer{};
     layer.input_norm = loader.tensor(p + "input_layernorm.weight", {c.hidden});
     layer.post_norm = loader.tensor(p + "post_attention_layernorm.weight", {c.hidden});
     layer.q_norm = loader.tensor(p + "self_attn.q_norm.weight", {c.head_dim});
     layer.k_norm = loader.tensor(p + "self_attn.k_norm.weight", {c.head_dim});
-    layer.q.weight = loader.matrix(p + "self_attn.q_proj.weight", {q_width, c.hidden});
-    layer.k.weight = loader.matrix(p + "self_attn.k_proj.weight", {kv_width, c.hidden});
-    layer.v.weight = loader.matrix(p + "self_attn.v_proj.weight", {kv_width, c.hidden});
-    layer.o.weight = loader.matrix(p + "self_attn.o_proj.weight", {c.hidden, q_width});
-    layer.gate.weight = loader.matrix(p + "mlp.gate_proj.weight", {c.ffn, c.hidden});
-    layer.up.weight = loader.matrix(p + "mlp.up_proj.weight", {c.ffn, c.hidden});
-    layer.down.weight = loader.matrix(p + "mlp.down_proj.weight", {c.hidden, c.ffn});
+    layer.q.weight = loader.matrix(p + "self_attn.q_proj.weight", q_width, c.hidden);
+    layer.k.weight = loader.matrix(p + "self_attn.k_proj.weight", kv_width, c.hidden);
+    layer.v.weight = loader.matrix(p + "self_attn.v_proj.weight", kv_width, c.hidden);
+    layer.o.weight = loader.matrix(p + "self_attn.o_proj.weight", c.hidden, q_width);
+    layer.gate.weight = loader.matrix(p + "mlp.gate_proj.weight", c.ffn, c.hidden);
+    layer.up.weight = loader.matrix(p + "mlp.up_proj.weight", c.ffn, c.hidden);
+    layer.down.weight = loader.matrix(p + "mlp.down_proj.weight", c.hidden, c.ffn);
     layers.push_back(layer);
   }
   return layers;
 }
 
-Result<std::uint64_t> TextModel::weight_bytes(const Checkpoint& checkpoint, const TextConfig& config, MatrixPrecision precision) {
-  TRITIUM_TRY_ASSIGN(const std::string prefix, name_prefix(checkpoint));
-  ParamLoader loader(checkpoint, "text encoder", precision);
-  declare(loader, config, prefix);
+Result<std::uint64_t> TextModel::weight_bytes(const WeightPart& part, const TextConfig& config, MatrixPolicy policy) {
+  ParamLoader loader(part, "text encoder", policy);
+  declare(loader, config);
   TRITIUM_TRY(loader.check());
   return loader.bytes();
 }
 
-Result<TextModel> TextModel::load(Device& device, std::shared_ptr<const Checkpoint> checkpoint, const TextConfig& config,
-                                  MatrixPrecision precision, const CancelToken* cancel, const LoadProgress& progress) {
-  TextModel model(device, std::move(checkpoint), config);
-  TRITIUM_TRY_ASSIGN(model.prefix_, name_prefix(*model.checkpoint_));
-  ParamLoader loader(*model.checkpoint_, "text encoder", precision);
-  model.layers_ = declare(loader, config, model.prefix_);
+Result<TextModel> TextModel::load(Device& device, std::shared_ptr<const WeightPart> part, const TextConfig& config, MatrixPolicy policy,
+                                  const CancelToken* cancel, const LoadProgress& progress) {
+  TextModel model(device, std::move(part), config);
+  ParamLoader loader(*model.part_, "text encoder", policy);
+  model.layers_ = declare(loader, config);
   TRITIUM_TRY_ASSIGN(model.pool_, loader.load(device, cancel, progress));
+  TRITIUM_TRY_ASSIGN(PartRows rows, PartRows::open(*model.part_, model.part_->find(kEmbedding)));
+  model.embedding_ = std::make_shared<const PartRows>(std::move(rows));
   return model;
 }
 
 Result<std::vector<float>> TextModel::embed(std::span<const std::int32_t> ids) const {
-  const TensorInfo& table = *checkpoint_->find(prefix_ + "embed_tokens.weight");
-  const std::size_t row_bytes = static_cast<std::size_t>(config_.hidden) * dtype_size(table.dtype);
-  std::vector<std::uint8_t> row(row_bytes);
-  std::vector<float> out(ids.size() * static_cast<std::size_t>(config_.hidden));
+  const auto width = static_cast<std::size_t>(config_.hidden);
+  std::vector<float> out(ids.size() * width);
   for (std::size_t i = 0; i < ids.size(); ++i) {
     if (ids[i] < 0 || ids[i] >= config_.vocabulary)
       return Error{ErrorCode::model, fmt::format("token id {} is outside the encoder's vocabulary of {}", ids[i], config_.vocabulary),
                    "prompt", "the tokenizer belongs to another model"};
-    TRITIUM_TRY(checkpoint_->read_range(table, static_cast<std::uint64_t>(ids[i]) * row_bytes, row));
-    convert_to_f32(table.dtype, row,
-                   std::span(out).subspan(i * static_cast<std::size_t>(config_.hidden), static_cast<std::size_t>(config_.hidden)));
+    TRITIUM_TRY(embedding_->decode(ids[i], ids[i] + 1, std::span(out).subspan(i * width, width)));
   }
   return out;
 }

@@ -19,12 +19,12 @@ struct VisionInputs {
 class TextModel {
  public:
   // Loads everything but the embedding table, of which only the rows a prompt needs are read from the file when it is encoded.
-  // Accepts the official names and those of single-file repacks. `checkpoint` stays open.
-  static Result<TextModel> load(Device& device, std::shared_ptr<const Checkpoint> checkpoint, const TextConfig& config,
-                                MatrixPrecision precision, const CancelToken* cancel = nullptr, const LoadProgress& progress = {});
+  // Names are official, "model.language_model.…". The part stays open.
+  static Result<TextModel> load(Device& device, std::shared_ptr<const WeightPart> part, const TextConfig& config,
+                                MatrixPolicy policy, const CancelToken* cancel = nullptr, const LoadProgress& progress = {});
 
   // Bytes the weights take on the device, after checking names and shapes against the configuration.
-  static Result<std::uint64_t> weight_bytes(const Checkpoint& checkpoint, const TextConfig& config, MatrixPrecision precision);
+  static Result<std::uint64_t> weight_bytes(const WeightPart& part, const TextConfig& config, MatrixPolicy policy);
 
   // ids [L], positions [L] = (t, h, w) per token -> float32 [L][hidden] row-major, without the final norm.
   // Errors: usage (no tokens, id out of range, more tokens than positions), rejected (values not finite, the layer is named).
@@ -54,10 +54,9 @@ class TextModel {
   using Positions = std::span<const std::array<std::int32_t, 3>>;
   using Progress = std::function<void(int, int)>;
 
-  TextModel(Device& device, std::shared_ptr<const Checkpoint> checkpoint, const TextConfig& config)
-      : device_(&device), checkpoint_(std::move(checkpoint)), config_(config), pool_(0) {}
-  static Result<std::string> name_prefix(const Checkpoint& checkpoint);
-  static std::vector<Layer> declare(ParamLoader& loader, const TextConfig& config, const std::string& prefix);
+  TextModel(Device& device, std::shared_ptr<const WeightPart> part, const TextConfig& config)
+      : device_(&device), part_(std::move(part)), config_(config), pool_(0) {}
+  static std::vector<Layer> declare(ParamLoader& loader, const TextConfig& config);
   Result<void> check_prompt(std::span<const std::int32_t> ids, Positions positions) const;
   Result<std::vector<float>> embed(std::span<const std::int32_t> ids) const;
   Result<Deepstack> insert_vision(std::span<const std::int32_t> ids, const VisionInputs& vision, std::span<float> embedded) const;
@@ -68,9 +67,9 @@ class TextModel {
   ggml_tensor* deepstack_rows(Graph& graph, const Deepstack& deepstack, std::size_t set) const;
 
   Device* device_;
-  std::shared_ptr<const Checkpoint> checkpoint_;
+  std::shared_ptr<const WeightPart> part_;
   TextConfig config_;
-  std::string prefix_;
+  std::shared_ptr<const PartRows> embedding_;  // read row by row
   std::vector<Layer> layers_;
   TensorPool pool_;
 };

@@ -29,16 +29,16 @@ std::function<void()> tile_counter(const TileProgress& progress, int total) {
 VideoDecoder::VideoDecoder(Device& device, VideoVaeConfig config, DecoderWeights weights, TensorPool pool)
     : device_(&device), config_(std::move(config)), weights_(std::move(weights)), pool_(std::move(pool)) {}
 
-Result<std::uint64_t> VideoDecoder::check(const Checkpoint& checkpoint, const VideoVaeConfig& config, MatrixPrecision precision) {
-  ParamLoader loader(checkpoint, kPartName, precision);
+Result<std::uint64_t> VideoDecoder::check(const WeightPart& part, const VideoVaeConfig& config, MatrixPolicy policy) {
+  ParamLoader loader(part, kPartName, policy);
   declare_decoder(loader, config);
   TRITIUM_TRY(loader.check());
   return loader.bytes();
 }
 
-Result<VideoDecoder> VideoDecoder::load(Device& device, const Checkpoint& checkpoint, const VideoVaeConfig& config,
-                                        MatrixPrecision precision, const CancelToken* cancel, const LoadProgress& progress) {
-  ParamLoader loader(checkpoint, kPartName, precision);
+Result<VideoDecoder> VideoDecoder::load(Device& device, const WeightPart& part, const VideoVaeConfig& config,
+                                        MatrixPolicy policy, const CancelToken* cancel, const LoadProgress& progress) {
+  ParamLoader loader(part, kPartName, policy);
   DecoderWeights weights = declare_decoder(loader, config);
   TRITIUM_TRY_ASSIGN(TensorPool pool, loader.load(device, cancel, progress));
   return VideoDecoder(device, config, std::move(weights), std::move(pool));

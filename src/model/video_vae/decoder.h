@@ -21,9 +21,9 @@ using TileProgress = std::function<void(int done, int total)>;
 class VideoDecoder {
  public:
   // Checks names and shapes without loading; the result is the number of bytes load() will allocate on the device.
-  static Result<std::uint64_t> check(const Checkpoint& checkpoint, const VideoVaeConfig& config, MatrixPrecision precision);
+  static Result<std::uint64_t> check(const WeightPart& part, const VideoVaeConfig& config, MatrixPolicy policy);
   // `device` must outlive the decoder.
-  static Result<VideoDecoder> load(Device& device, const Checkpoint& checkpoint, const VideoVaeConfig& config, MatrixPrecision precision,
+  static Result<VideoDecoder> load(Device& device, const WeightPart& part, const VideoVaeConfig& config, MatrixPolicy policy,
                                    const CancelToken* cancel = nullptr, const LoadProgress& progress = {});
 
   [[nodiscard]] const VideoVaeConfig& config() const { return config_; }

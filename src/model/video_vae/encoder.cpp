@@ -109,18 +109,18 @@ FrameSource frames_in_memory(std::span<const std::uint8_t> rgb, int frames, int 
 VideoEncoder::VideoEncoder(Device& device, VideoVaeConfig config, EncoderWeights weights, TensorPool pool)
     : device_(&device), config_(std::move(config)), weights_(std::move(weights)), pool_(std::move(pool)) {}
 
-Result<std::uint64_t> VideoEncoder::check(const Checkpoint& checkpoint, const VideoVaeConfig& config) {
+Result<std::uint64_t> VideoEncoder::check(const WeightPart& part, const VideoVaeConfig& config) {
   TRITIUM_TRY(check_encoder_config(config));
-  ParamLoader loader(checkpoint, kPartName, MatrixPrecision::f32);
+  ParamLoader loader(part, kPartName, MatrixPrecision::f32);
   declare_encoder(loader, config);
   TRITIUM_TRY(loader.check());
   return loader.bytes();
 }
 
-Result<VideoEncoder> VideoEncoder::load(Device& device, const Checkpoint& checkpoint, const VideoVaeConfig& config,
+Result<VideoEncoder> VideoEncoder::load(Device& device, const WeightPart& part, const VideoVaeConfig& config,
                                         const CancelToken* cancel, const LoadProgress& progress) {
   TRITIUM_TRY(check_encoder_config(config));
-  ParamLoader loader(checkpoint, kPartName, MatrixPrecision::f32);
+  ParamLoader loader(part, kPartName, MatrixPrecision::f32);
   EncoderWeights weights = declare_encoder(loader, config);
   TRITIUM_TRY_ASSIGN(TensorPool pool, loader.load(device, cancel, progress));
   return VideoEncoder(device, config, std::move(weights), std::move(pool));

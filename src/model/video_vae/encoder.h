@@ -31,9 +31,9 @@ using EncodeProgress = std::function<void(int done, int total)>;
 class VideoEncoder {
  public:
   // Checks names and shapes without loading; the result is the number of bytes load() will allocate on the device.
-  static Result<std::uint64_t> check(const Checkpoint& checkpoint, const VideoVaeConfig& config);
+  static Result<std::uint64_t> check(const WeightPart& part, const VideoVaeConfig& config);
   // `device` must outlive the encoder. The weights are kept in float32, in which every official program encodes.
-  static Result<VideoEncoder> load(Device& device, const Checkpoint& checkpoint, const VideoVaeConfig& config,
+  static Result<VideoEncoder> load(Device& device, const WeightPart& part, const VideoVaeConfig& config,
                                    const CancelToken* cancel = nullptr, const LoadProgress& progress = {});
 
   [[nodiscard]] const VideoVaeConfig& config() const { return config_; }

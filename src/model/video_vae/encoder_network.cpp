@@ -17,24 +17,14 @@ std::size_t convolutions(const VideoVaeConfig& config) {
   return config.channel_factors.size() * (2 * static_cast<std::size_t>(config.residual_blocks) + 1) + 2;
 }
 
-// A tensor of the file, rearranged by `transform`.
-ggml_tensor* rearranged(ParamLoader& loader, const std::string& name, const std::vector<std::int64_t>& shape,
-                        std::vector<std::int64_t> stored, const ParamLoader::Transform& transform = {}) {
-  loader.require(name, shape);
-  return loader.computed(name, std::move(stored), [name, transform](const Checkpoint& checkpoint) -> Result<std::vector<float>> {
-    TRITIUM_TRY_ASSIGN(std::vector<float> values, checkpoint.read_f32(name));
-    return transform ? transform(std::move(values)) : std::move(values);
-  });
-}
-
 ops::Conv3d declare_convolution(ParamLoader& loader, const std::string& name, std::int64_t in, std::int64_t out) {
   const auto transform = [in, out](const std::vector<float>& w) { return ops::conv3d_weights(w, in, out); };
-  return {rearranged(loader, name + ".weight", {out, in, 3, 3, 3}, {ops::kConv3dTaps, in, out}, transform),
+  return {loader.transformed(name + ".weight", {out, in, 3, 3, 3}, {ops::kConv3dTaps, in, out}, transform),
           loader.tensor(name + ".bias", {out})};
 }
 
 ops::Linear declare_pointwise(ParamLoader& loader, const std::string& name, std::int64_t in, std::int64_t out) {
-  return {rearranged(loader, name + ".weight", {out, in, 1, 1, 1}, {out, in}), loader.tensor(name + ".bias", {out})};
+  return {loader.float_matrix(name + ".weight", out, in, {out, in, 1, 1, 1}), loader.tensor(name + ".bias", {out})};
 }
 
 NormWeights declare_norm(ParamLoader& loader, const std::string& name, std::int64_t channels) {

@@ -15,21 +15,18 @@ namespace {
 
 // A matrix kept in float32; `shape` is the file's, which may carry trailing ones.
 ops::Linear float_linear(ParamLoader& loader, const std::string& name, std::int64_t in, std::int64_t out, std::vector<std::int64_t> shape) {
-  const std::string weight = name + ".weight";
-  loader.require(weight, shape);
-  const auto read = [weight](const Checkpoint& checkpoint) { return checkpoint.read_f32(weight); };
-  return {loader.computed(weight, {out, in}, read), loader.tensor(name + ".bias", {out})};
+  return {loader.float_matrix(name + ".weight", out, in, std::move(shape)), loader.tensor(name + ".bias", {out})};
 }
 
 ops::Linear block_linear(ParamLoader& loader, const std::string& name, std::int64_t in, std::int64_t out) {
-  return {loader.matrix(name + ".weight", {out, in}), loader.tensor(name + ".bias", {out})};
+  return {loader.matrix(name + ".weight", out, in), loader.tensor(name + ".bias", {out})};
 }
 
 ggml_tensor* suffix_rows(ParamLoader& loader, std::int64_t hidden) {
   const std::string name = "decoder.register_tokens";
   loader.require(name, {1, kRegisterTokens, hidden});
-  return loader.computed(name, {kSuffixRows, hidden}, [name, hidden](const Checkpoint& checkpoint) -> Result<std::vector<float>> {
-    TRITIUM_TRY_ASSIGN(std::vector<float> rows, checkpoint.read_f32(name));
+  return loader.computed(name, {kSuffixRows, hidden}, [name, hidden](const WeightPart& part) -> Result<std::vector<float>> {
+    TRITIUM_TRY_ASSIGN(std::vector<float> rows, part.read_f32(name));
     rows.resize(static_cast<std::size_t>(kSuffixRows * hidden), 0.0f);
     return rows;
   });

@@ -15,9 +15,9 @@ constexpr std::int64_t kMaxBlocks = 1 << 16;
 
 }  // namespace
 
-Result<VisionTower> VisionTower::load(Device& device, const Checkpoint& checkpoint, const VisionConfig& config, MatrixPrecision precision,
+Result<VisionTower> VisionTower::load(Device& device, const WeightPart& part, const VisionConfig& config, MatrixPolicy policy,
                                       const CancelToken* cancel, const LoadProgress& progress) {
-  TRITIUM_TRY_ASSIGN(VisionWeights weights, load_vision_weights(device, checkpoint, config, precision, cancel, progress));
+  TRITIUM_TRY_ASSIGN(VisionWeights weights, load_vision_weights(device, part, config, policy, cancel, progress));
   return VisionTower(device, config, std::move(weights));
 }
 

@@ -12,12 +12,12 @@ enum class VisionModality { image, video };  // only names the intermediates: "v
 class VisionTower {
  public:
   // The device outlives the tower.
-  static Result<VisionTower> load(Device& device, const Checkpoint& checkpoint, const VisionConfig& config, MatrixPrecision precision,
+  static Result<VisionTower> load(Device& device, const WeightPart& part, const VisionConfig& config, MatrixPolicy policy,
                                   const CancelToken* cancel = nullptr, const LoadProgress& progress = {});
 
   // Bytes the weights take on the device, after checking names and shapes against the configuration.
-  static Result<std::uint64_t> weight_bytes(const Checkpoint& checkpoint, const VisionConfig& config, MatrixPrecision precision) {
-    return vision_weight_bytes(checkpoint, config, precision);
+  static Result<std::uint64_t> weight_bytes(const WeightPart& part, const VisionConfig& config, MatrixPolicy policy) {
+    return vision_weight_bytes(part, config, policy);
   }
   // Estimate of what encode() takes besides the weights, its input and its result. Grows linearly with h·w, whatever t is.
   static std::uint64_t working_bytes(const VisionConfig& config, const PatchGrid& grid);

@@ -7,24 +7,25 @@
 namespace tritium {
 namespace {
 
-Result<std::string> name_prefix(const Checkpoint& checkpoint) {
-  constexpr std::string_view kFirst = "visual.", kPart = "patch_embed.proj.weight";
-  for (const std::string& name : checkpoint.names())
-    if (name.ends_with(std::string(kFirst) + std::string(kPart))) return name.substr(0, name.size() - kPart.size());
-  return Error{ErrorCode::model, fmt::format("this text encoder has no vision tower: no tensor '...{}{}'", kFirst, kPart), "",
+constexpr const char* kPrefix = "model.visual.";
+
+// A clearer answer than a list of missing tensors.
+Result<void> expect_tower(const WeightPart& part) {
+  if (part.has(std::string(kPrefix) + "patch_embed.proj.weight")) return {};
+  return Error{ErrorCode::model,
+               fmt::format("this text encoder has no vision tower: no tensor '{}patch_embed.proj.weight' in '{}'", kPrefix, part.where()), "",
                "pictures and reference videos need the complete text encoder"};
 }
 
 class Declaration {
  public:
-  Declaration(ParamLoader& loader, const VisionConfig& config, std::string prefix)
-      : loader_(loader), c_(config), prefix_(std::move(prefix)) {}
+  Declaration(ParamLoader& loader, const VisionConfig& config) : loader_(loader), c_(config) {}
 
   VisionWeights everything() {
     VisionWeights out;
     const std::int64_t side = c_.patch.side;
-    out.patch_embed.weight = loader_.matrix({{prefix_ + "patch_embed.proj.weight", {c_.hidden, 3, c_.patch.frames, side, side}}},
-                                            {c_.hidden, c_.patch.features()}, {});
+    out.patch_embed.weight = loader_.matrix(prefix_ + "patch_embed.proj.weight", c_.hidden, c_.patch.features(),
+                                            {c_.hidden, 3, c_.patch.frames, side, side});
     out.patch_embed.bias = loader_.tensor(prefix_ + "patch_embed.proj.bias", {c_.hidden});
     out.position_table = loader_.tensor(prefix_ + "pos_embed.weight", {c_.table_side * c_.table_side, c_.hidden});
     for (int i = 0; i < c_.depth; ++i) out.blocks.push_back(block(fmt::format("blocks.{}.", i)));
@@ -39,7 +40,7 @@ class Declaration {
     return {loader_.tensor(prefix_ + name + ".weight", {width}), loader_.tensor(prefix_ + name + ".bias", {width})};
   }
   ops::Linear linear(const std::string& name, std::int64_t out, std::int64_t in) {
-    return {loader_.matrix(prefix_ + name + ".weight", {out, in}), loader_.tensor(prefix_ + name + ".bias", {out})};
+    return {loader_.matrix(prefix_ + name + ".weight", out, in), loader_.tensor(prefix_ + name + ".bias", {out})};
   }
   VisionBlockWeights block(const std::string& p) {
     VisionBlockWeights out;
@@ -63,24 +64,24 @@ class Declaration {
 
   ParamLoader& loader_;
   const VisionConfig& c_;
-  std::string prefix_;
+  const std::string prefix_ = kPrefix;
 };
 
 }  // namespace
 
-Result<VisionWeights> load_vision_weights(Device& device, const Checkpoint& checkpoint, const VisionConfig& config,
-                                          MatrixPrecision precision, const CancelToken* cancel, const LoadProgress& progress) {
-  TRITIUM_TRY_ASSIGN(std::string prefix, name_prefix(checkpoint));
-  ParamLoader loader(checkpoint, "vision tower", precision);
-  VisionWeights weights = Declaration(loader, config, std::move(prefix)).everything();
+Result<VisionWeights> load_vision_weights(Device& device, const WeightPart& part, const VisionConfig& config,
+                                          MatrixPolicy policy, const CancelToken* cancel, const LoadProgress& progress) {
+  TRITIUM_TRY(expect_tower(part));
+  ParamLoader loader(part, "vision tower", policy);
+  VisionWeights weights = Declaration(loader, config).everything();
   TRITIUM_TRY_ASSIGN(weights.pool, loader.load(device, cancel, progress));
   return weights;
 }
 
-Result<std::uint64_t> vision_weight_bytes(const Checkpoint& checkpoint, const VisionConfig& config, MatrixPrecision precision) {
-  TRITIUM_TRY_ASSIGN(std::string prefix, name_prefix(checkpoint));
-  ParamLoader loader(checkpoint, "vision tower", precision);
-  Declaration(loader, config, std::move(prefix)).everything();
+Result<std::uint64_t> vision_weight_bytes(const WeightPart& part, const VisionConfig& config, MatrixPolicy policy) {
+  TRITIUM_TRY(expect_tower(part));
+  ParamLoader loader(part, "vision tower", policy);
+  Declaration(loader, config).everything();
   TRITIUM_TRY(loader.check());
   return loader.bytes();
 }

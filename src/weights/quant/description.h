@@ -3,7 +3,7 @@
 // Names: a layer L owns the matrix "L.weight" [N, K] and side tensors such as "L.weight_scale". N are outputs, K inputs, y = x·Wᵀ.
 #pragma once
 
-#include "weights/safetensors.h"
+#include "weights/tensor_info.h"
 
 #include <array>
 #include <optional>

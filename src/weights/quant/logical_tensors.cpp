@@ -62,7 +62,7 @@ class LogicalTensorsBuilder {
   };
 
   Result<void> read_metadata() {
-    for (const SafetensorsFile& file : checkpoint_.files()) {
+    for (const TensorFile& file : checkpoint_.files()) {
       const auto found = file.header().metadata.find(kMetadataKey);
       if (found == file.header().metadata.end()) continue;
       auto parsed = parse_quant_metadata(found->second);
@@ -205,7 +205,7 @@ class LogicalTensorsBuilder {
 };
 
 std::string file_holding(const Checkpoint& checkpoint, std::string_view tensor) {
-  for (const SafetensorsFile& file : checkpoint.files())
+  for (const TensorFile& file : checkpoint.files())
     if (file.header().tensors.contains(tensor)) return file.path().string();
   return "";
 }

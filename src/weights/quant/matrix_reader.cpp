@@ -46,7 +46,16 @@ Result<void> MatrixReader::set_row_order(RowOrder order) {
   return {};
 }
 
+bool MatrixReader::has_whole_rows() const {
+  if (quant()) return quant()->format != QuantFormat::nf4 || columns_ % 2 == 0;
+  return columns_ % dtype_block(tensor_->stored->dtype).values == 0;
+}
+
 Result<void> MatrixReader::visit_rows(std::int64_t begin, std::int64_t end, const RowVisit& visit) const {
+  if (!has_whole_rows())
+    return Error{ErrorCode::failure,
+                 fmt::format("rows of {} values of format {} have no bytes of their own", columns_, tensor_->format_name()), tensor_->name,
+                 ""};
   const std::int64_t chunk_rows =
       std::max<std::int64_t>(1, static_cast<std::int64_t>(kChunkBytes / std::max<std::uint64_t>(1, row_bytes_)));
   std::vector<std::uint8_t> chunk;
@@ -64,6 +73,7 @@ Result<void> MatrixReader::visit_rows(std::int64_t begin, std::int64_t end, cons
 
 Result<void> MatrixReader::decode_rows(std::int64_t begin, std::int64_t end, std::span<float> out) const {
   if (quant() && quant()->format == QuantFormat::nf4) return decode_nf4_rows(begin, end, out);
+  if (!has_whole_rows()) return decode_broken_rows(begin, end, out);
   const auto width = static_cast<std::size_t>(columns_);
   return visit_rows(begin, end, [&](std::int64_t row, std::int64_t position, std::span<const std::uint8_t> bytes) {
     const std::span<float> target = out.subspan(static_cast<std::size_t>(position - begin) * width, width);
@@ -85,6 +95,27 @@ Result<void> MatrixReader::decode_nf4_rows(std::int64_t begin, std::int64_t end,
       TRITIUM_TRY(checkpoint_->read_range(*tensor_->stored, static_cast<std::uint64_t>(first_byte), chunk));
       decode_nf4(*quant(), sides_, element, chunk,
                  out.subspan(static_cast<std::size_t>((position + done - begin) * columns_), static_cast<std::size_t>(elements)));
+    }
+    return {};
+  });
+}
+
+// Rows that begin and end within blocks: the blocks around each row are decoded.
+Result<void> MatrixReader::decode_broken_rows(std::int64_t begin, std::int64_t end, std::span<float> out) const {
+  const DType type = tensor_->stored->dtype;
+  const DTypeBlock block = dtype_block(type);
+  const auto width = static_cast<std::size_t>(columns_);
+  std::vector<std::uint8_t> bytes;
+  std::vector<float> values;
+  return for_each_run(order_, begin, end, [&](std::int64_t first, std::int64_t count, std::int64_t position) -> Result<void> {
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::int64_t element = (first + i) * columns_, first_block = element / block.values;
+      const std::int64_t blocks = (element + columns_ + block.values - 1) / block.values - first_block;
+      bytes.resize(static_cast<std::size_t>(blocks * block.bytes));
+      values.resize(static_cast<std::size_t>(blocks * block.values));
+      TRITIUM_TRY(checkpoint_->read_range(*tensor_->stored, static_cast<std::uint64_t>(first_block * block.bytes), bytes));
+      convert_to_f32(type, bytes, values);
+      std::copy_n(values.begin() + (element - first_block * block.values), width, out.begin() + (position + i - begin) * columns_);
     }
     return {};
   });

@@ -37,8 +37,12 @@ class MatrixReader {
   // One scale for every row, in the order of the rows. Empty for formats that have none.
   [[nodiscard]] std::vector<float> row_scales() const;
 
-  // Calls visit(row of the file, position among the wanted rows, stored bytes) for rows [begin, end) in turn. Not for NF4, whose
-  // rows need not begin with a byte.
+  // Whether every row has bytes of its own. Not with an odd number of NF4 columns, and not where a GGUF file restores a shape whose rows
+  // begin within a block.
+  [[nodiscard]] bool has_whole_rows() const;
+
+  // Calls visit(row of the file, position among the wanted rows, stored bytes) for rows [begin, end) in turn. Error code failure: not
+  // has_whole_rows().
   using RowVisit = std::function<void(std::int64_t stored_row, std::int64_t position, std::span<const std::uint8_t> bytes)>;
   Result<void> visit_rows(std::int64_t begin, std::int64_t end, const RowVisit& visit) const;
 
@@ -46,6 +50,7 @@ class MatrixReader {
   MatrixReader(const Checkpoint& checkpoint, const LogicalTensor& tensor) : checkpoint_(&checkpoint), tensor_(&tensor) {}
   Result<void> fit(const std::vector<std::int64_t>& shape);
   Result<void> decode_nf4_rows(std::int64_t begin, std::int64_t end, std::span<float> out) const;
+  Result<void> decode_broken_rows(std::int64_t begin, std::int64_t end, std::span<float> out) const;
 
   const Checkpoint* checkpoint_;
   const LogicalTensor* tensor_;

@@ -1,0 +1,56 @@
+// A quantized matrix in memory as it is stored, row after row, decoded piece by piece while it is multiplied.
+//
+//   y = (rot(x ⊙ column_factor) · Uᵀ) ⊙ row_scale + bias
+//
+// U are the rows as decode() gives them, without the scale that a whole row or matrix shares: of int8 formats the integers, of fp8 the
+// codes' values. Of every format of spec/weights.md §4 but awq_w4a16 (and w4a8 with a correction) a bfloat16 holds U exactly.
+#pragma once
+
+#include "weights/part.h"
+
+namespace tritium {
+
+class PackedRows {
+ public:
+  // Whether the rows of these tensors can be kept together as stored: one format, whole bytes a row, rotations and factors of the input
+  // in common. From headers alone. False for plain F32 and BF16, which need no decoding.
+  static bool possible(const PlacedTensor& tensor);
+
+  // Reads and checks the side tensors. Precondition: possible(). Errors: PartRows::open's.
+  static Result<PackedRows> open(const WeightPart& part, const PlacedTensor& tensor);
+
+  [[nodiscard]] std::int64_t rows() const { return static_cast<std::int64_t>(origin_.size()); }
+  [[nodiscard]] std::int64_t columns() const { return columns_; }
+  [[nodiscard]] std::size_t row_bytes() const { return row_bytes_; }
+
+  [[nodiscard]] const std::vector<float>& row_scale() const { return row_scale_; }          // [rows], or empty
+  [[nodiscard]] const std::vector<float>& column_factor() const { return column_factor_; }  // [columns], or empty
+  [[nodiscard]] std::int64_t rotation() const { return rotation_; }                         // 0: none
+
+  // Where the bytes given to decode() are all rows as the file has them, not in the order of the rows. Precondition: one source.
+  void set_file_order() { file_order_ = true; }
+
+  // U of rows [begin, end). `bytes`: all stored rows; out: [end - begin, columns]. Thread safe.
+  void decode(std::int64_t begin, std::int64_t end, const std::uint8_t* bytes, float* out) const;
+
+ private:
+  struct Source {
+    std::optional<QuantDescription> quant;  // none: plain, of `dtype`
+    DType dtype = DType::f32;
+    SideValues sides;               // without what row_scale and column_factor hold
+    std::vector<float> base_scale;  // w4a8 with a correction: the scale of each row, which cannot be left out
+  };
+  struct Origin {
+    std::uint32_t source = 0, row = 0;
+  };
+  void decode_row_of(const Source& source, std::int64_t row, std::span<const std::uint8_t> bytes, std::span<float> out) const;
+
+  std::vector<Source> sources_;
+  std::vector<Origin> origin_;  // of each row
+  std::int64_t columns_ = 0, rotation_ = 0;
+  std::size_t row_bytes_ = 0;
+  bool file_order_ = false;
+  std::vector<float> row_scale_, column_factor_;
+};
+
+}  // namespace tritium

@@ -1,0 +1,150 @@
+#include "weights/tensor_file.h"
+
+#include "base/files.h"
+#include "base/try.h"
+#include "weights/gguf.h"
+#include "weights/safetensors.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <mutex>
+
+namespace tritium {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr std::string_view kPickleHint =
+    "a pickle can run any program when it is read; use a .safetensors or .gguf file of the same weights";
+
+Error bad(std::string message, std::string hint = {}) { return Error{ErrorCode::model, std::move(message), "", std::move(hint)}; }
+
+Result<void> read_at(int fd, const fs::path& path, std::uint64_t offset, std::span<std::uint8_t> out) {
+  while (!out.empty()) {
+    const ssize_t n = ::pread(fd, out.data(), out.size(), static_cast<off_t>(offset));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return bad("cannot read '" + path.string() + "': " + system_message(errno));
+    if (n == 0) return bad("'" + path.string() + "' ended early: it became shorter while it was in use");
+    out = out.subspan(static_cast<std::size_t>(n));
+    offset += static_cast<std::uint64_t>(n);
+  }
+  return {};
+}
+
+// A hint about unfinished downloads lying beside the file.
+std::string download_hint(const fs::path& path) {
+  for (const char* suffix : {".aria2", ".part", ".incomplete"}) {
+    std::error_code ignored;
+    if (fs::exists(path.string() + suffix, ignored))
+      return fmt::format("'{}{}' says the download has not finished", path.filename().string(), suffix);
+  }
+  return "download the file again";
+}
+
+bool starts_with(std::span<const std::uint8_t> bytes, std::string_view text) {
+  return bytes.size() >= text.size() &&
+         std::equal(text.begin(), text.end(), bytes.begin(), [](char c, std::uint8_t b) { return static_cast<std::uint8_t>(c) == b; });
+}
+
+// Files that are no weight container but often stand in the place of one. `what` completes "'FILE' is ...".
+struct Stranger {
+  std::string_view start, what, hint;
+};
+constexpr std::array<Stranger, 8> kStrangers = {{
+    {"version https://git-lfs", "a Git LFS pointer, not the file itself", "run 'git lfs pull' in that repository"},
+    {"PK\x03\x04", "a zip archive, as PyTorch writes pickles (.pt, .pth, .bin, .ckpt), which are not supported", kPickleHint},
+    {"\x80\x02", "a Python pickle (.pt, .pth, .bin, .ckpt), which is not supported", kPickleHint},
+    {"\x80\x03", "a Python pickle (.pt, .pth, .bin, .ckpt), which is not supported", kPickleHint},
+    {"\x80\x04", "a Python pickle (.pt, .pth, .bin, .ckpt), which is not supported", kPickleHint},
+    {"\x80\x05", "a Python pickle (.pt, .pth, .bin, .ckpt), which is not supported", kPickleHint},
+    {"<!DOCTYPE", "a web page, not weights", "the download went wrong: the address may need a login"},
+    {"<html", "a web page, not weights", "the download went wrong: the address may need a login"},
+}};
+
+}  // namespace
+
+struct TensorFile::Mapped {
+  std::mutex mutex;
+  std::shared_ptr<const FileMapping> mapping;
+};
+
+TensorFile::TensorFile(TensorFile&& other) noexcept
+    : path_(std::move(other.path_)),
+      fd_(std::exchange(other.fd_, -1)),
+      file_bytes_(other.file_bytes_),
+      header_(std::move(other.header_)),
+      mapped_(std::move(other.mapped_)) {}
+
+TensorFile::~TensorFile() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+Result<TensorFile> TensorFile::open(const fs::path& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) return bad("cannot open '" + path.string() + "': " + system_message(errno));
+  TensorFile file(path, fd);  // owns the descriptor from here on
+  struct stat info {};
+  if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) return bad("'" + path.string() + "' is not a regular file");
+  file.file_bytes_ = static_cast<std::uint64_t>(info.st_size);
+  TRITIUM_TRY_ASSIGN(file.header_, file.read_header());
+  file.mapped_ = std::make_shared<Mapped>();
+  return file;
+}
+
+Result<FileHeader> TensorFile::read_header() const {
+  std::array<std::uint8_t, 24> bytes{};
+  const auto start = std::span(bytes).first(static_cast<std::size_t>(std::min<std::uint64_t>(file_bytes_, bytes.size())));
+  TRITIUM_TRY(read_at(fd_, path_, 0, start));
+  if (const auto refusal = refuse_stranger(start)) return *refusal;
+  const bool gguf = starts_with(start, "GGUF") || (path_.extension() == ".gguf" && (start.size() < 9 || start[8] != '{'));
+  auto header =
+      gguf ? parse_gguf([this](std::uint64_t offset, std::span<std::uint8_t> out) { return read_at(fd_, path_, offset, out); }, file_bytes_)
+           : read_safetensors_header();
+  if (header.ok()) return header;
+  const Error& e = header.error();
+  return Error{ErrorCode::model,
+               fmt::format("'{}' is not a valid {} file: {}", path_.string(),
+                           container_name(gguf ? Container::gguf : Container::safetensors), e.message),
+               e.field, e.hint.empty() ? download_hint(path_) : e.hint};
+}
+
+std::optional<Error> TensorFile::refuse_stranger(std::span<const std::uint8_t> start) const {
+  if (start.size() > 8 && start[8] == '{') return std::nullopt;  // a safetensors header, whatever its length looks like
+  for (const Stranger& stranger : kStrangers)
+    if (starts_with(start, stranger.start))
+      return bad(fmt::format("'{}' is {}", path_.string(), stranger.what), std::string(stranger.hint));
+  return std::nullopt;
+}
+
+Result<FileHeader> TensorFile::read_safetensors_header() const {
+  std::vector<std::uint8_t> prefix(std::min<std::uint64_t>(file_bytes_, 8));
+  TRITIUM_TRY(read_at(fd_, path_, 0, prefix));
+  std::uint64_t length = 0;
+  for (std::size_t i = prefix.size(); i-- > 0;) length = (length << 8) | prefix[i];
+  if (prefix.size() == 8 && length <= kSafetensorsHeaderLimit && length <= file_bytes_ - 8) {
+    prefix.resize(8 + static_cast<std::size_t>(length));
+    TRITIUM_TRY(read_at(fd_, path_, 0, prefix));
+  }
+  return parse_safetensors(prefix, file_bytes_);
+}
+
+Result<std::shared_ptr<const FileMapping>> TensorFile::mapping() const {
+  const std::lock_guard lock(mapped_->mutex);
+  if (mapped_->mapping == nullptr) {
+    TRITIUM_TRY_ASSIGN(FileMapping mapping, FileMapping::create(fd_, path_, file_bytes_));
+    mapped_->mapping = std::make_shared<const FileMapping>(std::move(mapping));
+  }
+  return mapped_->mapping;
+}
+
+Result<void> TensorFile::read(const TensorInfo& tensor, std::span<std::uint8_t> out) const { return read_range(tensor, 0, out); }
+
+Result<void> TensorFile::read_range(const TensorInfo& tensor, std::uint64_t first, std::span<std::uint8_t> out) const {
+  return read_at(fd_, path_, tensor.offset + first, out);
+}
+
+}  // namespace tritium
