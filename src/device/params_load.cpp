@@ -1,21 +1,21 @@
 // Filling declared tensors: stored bytes go straight into the device's memory where nothing has to be converted.
+#include "base/parallel.h"
+#include "base/system.h"
 #include "base/try.h"
 #include "device/params.h"
 
 #include <fmt/format.h>
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <mutex>
-#include <thread>
 
 namespace tritium {
 namespace {
 
 constexpr std::size_t kSliceBytes = std::size_t{8} << 20;  // on the device, filled by one thread at a time
 constexpr std::uint64_t kSmallestMapped = 64u << 10;       // less is not worth a page of its own
-constexpr unsigned kMaxReaders = 4;                        // more do not make a disk faster
+constexpr int kMaxReaders = 4;                             // more do not make a disk faster
 
 bool all_finite(std::span<const float> values) {
   return std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); });
@@ -40,28 +40,8 @@ bool finite_bytes(DType type, std::span<const std::uint8_t> bytes) {
   return true;
 }
 
-// Runs work(slice) for every slice on a few threads; the first error ends it.
 Result<void> for_slices(std::int64_t slices, const std::function<Result<void>(std::int64_t)>& work) {
-  const auto threads = static_cast<std::int64_t>(std::clamp(std::thread::hardware_concurrency(), 1u, kMaxReaders));
-  std::atomic<std::int64_t> next{0};
-  std::atomic<bool> failed{false};
-  std::mutex mutex;
-  std::optional<Error> error;
-  const auto body = [&] {
-    for (std::int64_t i = next++; i < slices && !failed; i = next++)
-      if (Result<void> done = work(i); !done.ok()) {
-        const std::lock_guard lock(mutex);
-        failed = true;
-        if (!error) error = std::move(done).error();
-      }
-  };
-  {
-    std::vector<std::jthread> helpers;
-    for (std::int64_t t = 1; t < std::min(threads, slices); ++t) helpers.emplace_back(body);
-    body();
-  }
-  if (error) return std::move(*error);
-  return {};
+  return for_each_parallel(slices, std::min(usable_cpus(), kMaxReaders), work);
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 // golden/dit: single evaluations in every layout, the intermediates of the main case.
 #include "support/dit_golden.h"
+#include "unit/temp_folder.h"
+#include "weights/convert/convert.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -109,6 +111,40 @@ TEST_P(GoldenDit, EveryCaseInEveryLayout) {
                             golden::max_abs_diff(negated(*unpatchify_video(c.layout.video, v.video)), file.f32(out + "video")), kTolerance);
       golden::expect_within(model.stem + " " + name + " audio",
                             golden::max_abs_diff(negated(*unpatchify_audio(c.audio, v.audio)), file.f32(out + "audio")), kTolerance);
+    }
+  }
+}
+
+// GGUF holds the same names and values as ComfyUI's files; and a model pruned here is as good as the one pruned elsewhere.
+TEST_P(GoldenDit, ConvertedFilesGiveTheSameOutputs) {
+  const golden::Tensors file("dit/tiny_dit_cases.safetensors");
+  const auto description = golden::json("dit/tiny_dit.json");
+  const golden::DitFile official = golden::dit_files().front();
+  const auto original = golden::load_dit(*device_, official);
+  const auto source = golden::open_dit_part(official);
+  const test::TempFolder folder;
+  struct Target {
+    std::string name;
+    Container container;
+    std::int64_t prune;
+    double tolerance;
+  };
+  for (const Target& target :
+       {Target{"plain.gguf", Container::gguf, 0, 1e-5}, Target{"plain.safetensors", Container::safetensors, 0, 1e-5},
+        Target{"pruned.safetensors", Container::safetensors, 8, 1e-4}, Target{"pruned.gguf", Container::gguf, 8, 1e-4}}) {
+    ConvertOptions options;
+    options.container = target.container;
+    options.prune_rank = target.prune;
+    const auto report =
+        convert_part({PartKind::dit, source, convertible_names(PartKind::dit, *source), {}}, folder.path() / target.name, options);
+    ASSERT_TRUE(report.ok()) << report.error().text();
+    const auto dit = golden::load_dit(*device_, {(folder.path() / target.name).string(), DitLayout::plain, ""});
+    EXPECT_EQ(dit->config().pruned(), target.prune != 0);
+    for (const auto& [name, about] : description["cases"].items()) {
+      const Case c = read_case(file, name, about);
+      const DitRows expected = evaluate(*original, c), got = evaluate(*dit, c);
+      golden::expect_within(target.name + " " + name + " video", golden::max_abs_diff(got.video, expected.video), target.tolerance);
+      golden::expect_within(target.name + " " + name + " audio", golden::max_abs_diff(got.audio, expected.audio), target.tolerance);
     }
   }
 }

@@ -198,10 +198,11 @@ TEST_F(GoldenLora, InterleavedReadAsPlainDiffers) {
 // The golden model with its time embedder replaced by a curve table (spec/dit.md §3). Returns the rank.
 std::int64_t prune(const std::filesystem::path& to, bool keep_basis) {
   const Checkpoint full = require(Checkpoint::open(golden::path(fmt::format("dit/{}.safetensors", kModel))));
-  const FullTimeEmbedder embedder = *require(FullTimeEmbedder::read(full));
+  const TimeNetwork embedder = *require(read_time_network(full));
   const std::int64_t width = embedder.width(), rank = std::min(kCurveRank, width);
-  const Floats g = embedder.curve(kCurvePoints);
-  const RightVectors v = right_singular_vectors(std::vector<double>(g.begin(), g.end()), width, rank);
+  const std::vector<double> curve = require(embedder.curve(equally_spaced(kCurvePoints), 1, nullptr));
+  const Floats g(curve.begin(), curve.end());
+  const RightVectors v = right_singular_vectors(curve, width, rank);
   // Rows of `a` [., width] times V.
   const auto narrow = [&](const Floats& a) {
     Floats out;

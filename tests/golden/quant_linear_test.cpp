@@ -69,6 +69,37 @@ class QuantLinear {
   std::unique_ptr<Device> device_;
 };
 
+TEST_F(GoldenQuant, AdaptersBesideRotatedWeights) {
+  const auto document = golden::json("weights/cases.json");
+  const auto& facts = document["lora_on_int8"];
+  const Reference base = parse_reference(facts["base"].get<std::string>());
+  const std::string tag = base.tags.front(), name = all_tags(document).at(tag);
+  const auto part = WeightPart::open(golden::path("weights/" + base.file)).value();
+  const auto lora = WeightPart::open(golden::path("weights/lora_on_int8/lora.safetensors")).value();
+  const golden::Tensors ref("weights/lora_on_int8/ref.safetensors");
+  const auto shape = part->shape(name + ".weight").value();
+  const auto rank = lora->shape(name + ".lora_A.weight").value()[0];
+  const auto device = std::move(Device::open("CPU", 2)).value();
+  ParamLoader loader(*part, "layer", MatrixPrecision::f32);
+  ops::Linear layer{loader.matrix(name + ".weight", shape[0], shape[1]), loader.tensor(name + ".bias", {shape[0]}), nullptr, nullptr};
+  const TensorPool weights = loader.load(*device).value();
+  TensorPool adapters(2);
+  layer.lora_down = adapters.add("down", GGML_TYPE_F32, {shape[1], rank});
+  layer.lora_up = adapters.add("up", GGML_TYPE_F32, {rank, shape[0]});
+  ASSERT_TRUE(adapters.allocate(*device, "adapters").ok());
+  const double factor = facts["strength"].get<double>() * facts["alpha"].get<double>() / facts["rank"].get<double>();
+  auto up = lora->read_f32(name + ".lora_B.weight").value();
+  for (float& v : up) v = static_cast<float>(v * factor);
+  upload(layer.lora_down, lora->read_f32(name + ".lora_A.weight").value());
+  upload(layer.lora_up, up);
+  const auto x = ref.f32(tag + ".x"), expected = ref.f32(tag + ".y_dequant_plus_lora");
+  Graph graph(*device, "test");
+  ggml_tensor* y =
+      graph.output("y", ops::linear(graph, layer, graph.input("x", x, {shape[1], static_cast<std::int64_t>(x.size()) / shape[1]})));
+  ASSERT_TRUE(graph.run().ok());
+  expect_close("lora_on_int8 through the linear layer", graph.read(y), expected, kRotatedProduct);
+}
+
 TEST_F(GoldenQuant, LinearLayersOfEveryFormat) {
   const auto document = golden::json("weights/cases.json");
   const auto tags = all_tags(document);

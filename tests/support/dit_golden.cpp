@@ -14,18 +14,26 @@ std::vector<DitFile> dit_files() {
   return files;
 }
 
+std::shared_ptr<const WeightPart> open_dit_part(const DitFile& file) {
+  const auto take = [&](auto result) {
+    if (result.ok()) return std::move(result).value();
+    std::fprintf(stderr, "golden %s: %s\n", file.stem.c_str(), result.error().text().c_str());
+    std::exit(1);
+  };
+  const bool elsewhere = std::filesystem::path(file.stem).is_absolute();
+  auto checkpoint = std::make_shared<const Checkpoint>(take(
+      Checkpoint::open(elsewhere ? std::filesystem::path(file.stem) : std::filesystem::path(path("dit/" + file.stem + ".safetensors")))));
+  auto tensors = take(LogicalTensors::open(*checkpoint));
+  Naming naming = dit_naming(tensors, file.layout);
+  return WeightPart::wrap(std::move(checkpoint), std::move(tensors), std::move(naming));
+}
+
 std::unique_ptr<Dit> load_dit(Device& device, const DitFile& file) {
+  const auto part = open_dit_part(file);
   const auto fail = [&](const Error& e) {
     std::fprintf(stderr, "golden %s: %s\n", file.stem.c_str(), e.text().c_str());
     std::exit(1);
   };
-  auto checkpoint = Checkpoint::open(path("dit/" + file.stem + ".safetensors"));
-  if (!checkpoint.ok()) fail(checkpoint.error());
-  const auto shared = std::make_shared<const Checkpoint>(std::move(*checkpoint));
-  auto tensors = LogicalTensors::open(*shared);
-  if (!tensors.ok()) fail(tensors.error());
-  const Naming naming = dit_naming(*tensors, file.layout);
-  const auto part = WeightPart::wrap(shared, std::move(*tensors), naming);
   const auto config = read_dit_config(*part, file.config_json);
   if (!config.ok()) fail(config.error());
   auto dit = Dit::load(device, *part, *config, MatrixPrecision::f32);

@@ -15,6 +15,7 @@ struct DitFile {
 };
 std::vector<DitFile> dit_files();
 
+std::shared_ptr<const WeightPart> open_dit_part(const DitFile& file);
 std::unique_ptr<Dit> load_dit(Device& device, const DitFile& file);
 
 // Latent shapes and conditions of one case of a packing description ("keyframe_indices", "refs", ...).

@@ -1,6 +1,8 @@
 #include "model/dit/lora.h"
 
+#include "base/system.h"
 #include "base/try.h"
+#include "weights/time_network.h"
 
 #include <fmt/format.h>
 #include <algorithm>
@@ -134,13 +136,15 @@ Result<std::shared_ptr<const AdalnBasis>> dit_adaln_basis(const WeightPart& mode
   if (!found && basis != nullptr) {
     TRITIUM_TRY_ASSIGN(found, read_adaln_basis(*basis));
     if (!found) {
-      TRITIUM_TRY_ASSIGN(const auto embedder, FullTimeEmbedder::read(*basis));
-      if (!embedder)
+      TRITIUM_TRY_ASSIGN(const auto network, read_time_network(*basis));
+      if (!network)
         return Error{ErrorCode::model,
                      fmt::format("'{}' has neither 'adaln_basis' nor a time embedder", basis->files().front().path().string()),
                      "lora_basis", "give the full model that this one was pruned from"};
       TRITIUM_TRY_ASSIGN(const std::vector<float> table, model.read_f32("adaln_t_table"));
-      TRITIUM_TRY_ASSIGN(found, fit_adaln_basis(table, embedder->curve(c.curve_points), c.curve_points));
+      TRITIUM_TRY_ASSIGN(const std::vector<double> curve, network->curve(equally_spaced(c.curve_points), usable_cpus(), nullptr));
+      const std::vector<float> g(curve.begin(), curve.end());
+      TRITIUM_TRY_ASSIGN(found, fit_adaln_basis(table, g, c.curve_points));
     }
   }
   if (!found) return std::shared_ptr<const AdalnBasis>();

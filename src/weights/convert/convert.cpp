@@ -3,7 +3,7 @@
 #include "base/hash.h"
 #include "base/try.h"
 #include "weights/convert/part_file.h"
-#include "weights/convert/threads.h"
+#include "base/parallel.h"
 
 #include <fmt/format.h>
 #include <algorithm>

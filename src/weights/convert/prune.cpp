@@ -1,7 +1,7 @@
 #include "weights/convert/prune.h"
 
+#include "base/parallel.h"
 #include "base/try.h"
-#include "weights/convert/threads.h"
 
 #include <fmt/format.h>
 #include <algorithm>
@@ -112,8 +112,6 @@ double movement(const std::vector<double>& before, const std::vector<double>& af
   return most;
 }
 
-double silu(double v) { return v / (1 + std::exp(-v)); }
-
 }  // namespace
 
 RightVectors right_singular_vectors(std::span<const double> a, std::int64_t width, std::int64_t rank) {
@@ -142,33 +140,6 @@ RightVectors right_singular_vectors(std::span<const double> a, std::int64_t widt
     out.vectors.insert(out.vectors.end(), v.begin() + at * width, v.begin() + (at + 1) * width);
   }
   return out;
-}
-
-// spec/dit.md §4.3: [cos(t·f), sin(t·f)], f_i = exp(−ln(10000)·i/half).
-Result<std::vector<double>> TimeNetwork::curve(std::span<const double> points, int threads, const CancelToken* cancel) const {
-  const std::vector<double> in(in_weight.begin(), in_weight.end()), out(out_weight.begin(), out_weight.end());
-  const std::int64_t half = sinusoid() / 2;
-  std::vector<double> g(points.size() * static_cast<std::size_t>(width()));
-  const auto one = [&](std::int64_t p) -> Result<void> {
-    if (cancel != nullptr) TRITIUM_TRY(cancel->check("the curve table"));
-    std::vector<double> wave(static_cast<std::size_t>(2 * half)), middle(static_cast<std::size_t>(hidden()));
-    for (std::int64_t i = 0; i < half; ++i) {
-      const double angle =
-          points[static_cast<std::size_t>(p)] * std::exp(-std::log(10000.0) * static_cast<double>(i) / static_cast<double>(half));
-      wave[static_cast<std::size_t>(i)] = std::cos(angle);
-      wave[static_cast<std::size_t>(half + i)] = std::sin(angle);
-    }
-    for (std::int64_t h = 0; h < hidden(); ++h) {
-      const auto at = static_cast<std::size_t>(h);
-      middle[at] = silu(dot(in.data() + h * sinusoid(), wave.data(), sinusoid()) + static_cast<double>(in_bias[at]));
-    }
-    for (std::int64_t w = 0; w < width(); ++w)
-      g[static_cast<std::size_t>(p * width() + w)] =
-          silu(dot(out.data() + w * hidden(), middle.data(), hidden()) + static_cast<double>(out_bias[static_cast<std::size_t>(w)]));
-    return {};
-  };
-  TRITIUM_TRY(for_each_parallel(static_cast<std::int64_t>(points.size()), threads, one));
-  return g;
 }
 
 std::vector<float> table_at(const CurveTable& curve, double t) {
@@ -210,8 +181,8 @@ Result<CurveTable> make_curve_table(const TimeNetwork& embedder, std::int64_t ra
   if (rank < 1 || rank > std::min(width, points))
     return Error{ErrorCode::usage, fmt::format("the rank {} is not from 1 to {}", rank, std::min(width, points)), "prune",
                  "the usual rank is 8"};
-  std::vector<double> at, between;
-  for (std::int64_t i = 0; i < points; ++i) at.push_back(static_cast<double>(i) / static_cast<double>(points - 1));
+  const std::vector<double> at = equally_spaced(points);
+  std::vector<double> between;
   for (std::int64_t i = 0; i + 1 < points; ++i) between.push_back((static_cast<double>(i) + 0.5) / static_cast<double>(points - 1));
   TRITIUM_TRY_ASSIGN(const std::vector<double> g, embedder.curve(at, threads, cancel));
   RightVectors directions = right_singular_vectors(g, width, rank);

@@ -2,7 +2,7 @@
 // With V its first directions, W·g(t) = (W·V)·(Vᵀ·g(t)); the table holds Vᵀ·g at equally spaced t.
 #pragma once
 
-#include <tritium/cancel.h>
+#include "weights/time_network.h"
 
 #include <cstdint>
 #include <memory>
@@ -12,19 +12,6 @@
 namespace tritium {
 
 inline constexpr std::int64_t kCurvePoints = 1025, kCurveRank = 8;
-
-// The time embedder's tensors, as the official files have them: rows are outputs.
-struct TimeNetwork {
-  std::vector<float> in_weight, in_bias;    // [hidden, sinusoid], [hidden]
-  std::vector<float> out_weight, out_bias;  // [width, hidden], [width]
-
-  [[nodiscard]] std::int64_t hidden() const { return static_cast<std::int64_t>(in_bias.size()); }
-  [[nodiscard]] std::int64_t width() const { return static_cast<std::int64_t>(out_bias.size()); }
-  [[nodiscard]] std::int64_t sinusoid() const { return static_cast<std::int64_t>(in_weight.size()) / hidden(); }
-
-  // silu(time_embedder(t)) for each t, in double precision: [times, width]. Error: interrupted.
-  Result<std::vector<double>> curve(std::span<const double> times, int threads, const CancelToken* cancel) const;
-};
 
 struct CurveTable {
   std::int64_t points = 0, rank = 0, width = 0;

@@ -15,8 +15,6 @@ Error bad(std::string message, std::string field) { return Error{ErrorCode::mode
 
 std::size_t at(std::int64_t row, std::int64_t column, std::int64_t columns) { return static_cast<std::size_t>(row * columns + column); }
 
-double silu(double x) { return x / (1 + std::exp(-x)); }
-
 // Orthonormal columns Q [rows, n] and R [n, n] of a matrix given by columns; columns that add nothing become zero (twice is enough:
 // the second pass takes away what rounding left in the first).
 struct Factors {
@@ -135,53 +133,6 @@ Result<AdalnBasis> fit_adaln_basis(std::span<const float> table, std::span<const
     for (std::int64_t k = 0; k < rank; ++k)
       out.v[at(i, k, rank)] = static_cast<float>(fit.x[static_cast<std::size_t>(k)][static_cast<std::size_t>(i)]);
   if (centred) out.mean.assign(fit.x.back().begin(), fit.x.back().end());
-  return out;
-}
-
-Result<std::optional<FullTimeEmbedder>> FullTimeEmbedder::read(const Checkpoint& checkpoint) {
-  for (const char* prefix : {"", "model.diffusion_model.", "diffusion_model.", "model.", "transformer."})
-    for (const auto& [in, out] : {std::pair("proj_in", "proj_out"), std::pair("linear_1", "linear_2")}) {
-      const std::string in_name = fmt::format("{}time_embedder.{}", prefix, in), out_name = fmt::format("{}time_embedder.{}", prefix, out);
-      const TensorInfo* first = checkpoint.find(in_name + ".weight");
-      if (first == nullptr) continue;
-      if (first->shape.size() != 2 || first->shape[1] % 2 != 0 || first->shape[1] < 2)
-        return bad(fmt::format("it is {}, expected [hidden, even width]", shape_text(first->shape)), first->name);
-      FullTimeEmbedder e;
-      e.hidden_ = first->shape[0];
-      e.input_ = first->shape[1];
-      const TensorInfo* second = checkpoint.find(out_name + ".weight");
-      e.width_ = second != nullptr && second->shape.size() == 2 ? second->shape[0] : 0;
-      TRITIUM_TRY_ASSIGN(e.in_weight_, read_shaped(checkpoint, in_name + ".weight", {e.hidden_, e.input_}));
-      TRITIUM_TRY_ASSIGN(e.in_bias_, read_shaped(checkpoint, in_name + ".bias", {e.hidden_}));
-      TRITIUM_TRY_ASSIGN(e.out_weight_, read_shaped(checkpoint, out_name + ".weight", {e.width_, e.hidden_}));
-      TRITIUM_TRY_ASSIGN(e.out_bias_, read_shaped(checkpoint, out_name + ".bias", {e.width_}));
-      return std::optional(std::move(e));
-    }
-  return std::optional<FullTimeEmbedder>();
-}
-
-std::vector<float> FullTimeEmbedder::curve(std::int64_t points) const {
-  std::vector<float> out;
-  out.reserve(static_cast<std::size_t>(points * width_));
-  std::vector<double> input(static_cast<std::size_t>(input_)), hidden(static_cast<std::size_t>(hidden_));
-  const auto linear = [](std::span<const float> weight, float bias, std::span<const double> x, std::int64_t row) {
-    double sum = bias;
-    for (std::size_t i = 0; i < x.size(); ++i) sum += static_cast<double>(weight[static_cast<std::size_t>(row) * x.size() + i]) * x[i];
-    return sum;
-  };
-  const std::int64_t half = input_ / 2;
-  for (std::int64_t point = 0; point < points; ++point) {
-    const double t = static_cast<double>(point) / static_cast<double>(points - 1);
-    for (std::int64_t i = 0; i < half; ++i) {
-      const double angle = t * std::exp(-std::log(10000.0) * static_cast<double>(i) / static_cast<double>(half));
-      input[static_cast<std::size_t>(i)] = std::cos(angle);
-      input[static_cast<std::size_t>(half + i)] = std::sin(angle);
-    }
-    for (std::int64_t j = 0; j < hidden_; ++j)
-      hidden[static_cast<std::size_t>(j)] = silu(linear(in_weight_, in_bias_[static_cast<std::size_t>(j)], input, j));
-    for (std::int64_t j = 0; j < width_; ++j)
-      out.push_back(static_cast<float>(silu(linear(out_weight_, out_bias_[static_cast<std::size_t>(j)], hidden, j))));
-  }
   return out;
 }
 

@@ -27,22 +27,6 @@ Result<std::optional<AdalnBasis>> read_adaln_basis(const Checkpoint& checkpoint)
 // together, that is, g is not a linear image of the table.
 Result<AdalnBasis> fit_adaln_basis(std::span<const float> table, std::span<const float> g, std::int64_t points);
 
-// The time embedder of a full model: g(t) = silu(W2·silu(W1·sinusoid(t) + b1) + b2) in double precision (spec/dit.md §4.3).
-class FullTimeEmbedder {
- public:
-  // Tensors time_embedder.proj_in and proj_out, or linear_1 and linear_2, with any of the usual prefixes. None without them; errors (code
-  // model) for shapes that do not fit.
-  static Result<std::optional<FullTimeEmbedder>> read(const Checkpoint& checkpoint);
-
-  [[nodiscard]] std::int64_t width() const { return width_; }
-  // [points, width] at t = i / (points - 1).
-  [[nodiscard]] std::vector<float> curve(std::int64_t points) const;
-
- private:
-  std::int64_t input_ = 0, hidden_ = 0, width_ = 0;
-  std::vector<float> in_weight_, in_bias_, out_weight_, out_bias_;
-};
-
 // A [r, width] -> A·V [r, rank]. Precondition: a.size() is a multiple of the width.
 std::vector<float> project_down(const AdalnBasis& basis, std::span<const float> a);
 // What a centred table adds to the layer's bias: B·(A·m) for B [out, r]; empty when it adds nothing.

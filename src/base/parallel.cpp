@@ -1,4 +1,4 @@
-#include "weights/convert/threads.h"
+#include "base/parallel.h"
 
 #include <algorithm>
 #include <atomic>
