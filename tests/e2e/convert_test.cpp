@@ -116,6 +116,24 @@ TEST_F(ConvertProgram, WholeModelBecomesAFolderThatIsAModel) {
   EXPECT_EQ(tritium({"convert", demo(), "out", "--to", "int8-convrot", "--overwrite"}).status, 0);
 }
 
+// The whole model in each format makes the clip that the original makes, as nearly as the format allows (docs/convert.md has the figures).
+TEST_F(ConvertProgram, B6_EveryFormatGeneratesTheSameClip) {
+  struct Bound {
+    std::string format;
+    double video_latents, psnr;
+  };
+  for (const Bound& bound : {Bound{"f16", 1e-5, 80}, Bound{"fp8", 0.08, 40}, Bound{"int8-convrot", 0.03, 48}, Bound{"w4a8", 0.2, 33},
+                             Bound{"nf4", 0.3, 28}, Bound{"q8_0", 0.03, 48}, Bound{"q4_k", 0.15, 35}}) {
+    const nlohmann::json report = json({"convert", demo(), bound.format, "--to", bound.format, "--compare", "--json"});
+    ASSERT_FALSE(report["compare"].empty());
+    for (const auto& each : report["compare"]) {
+      EXPECT_LE(each["video_latent_error"].get<double>(), bound.video_latents) << bound.format;
+      EXPECT_GE(each["frame_psnr_db"].is_number() ? each["frame_psnr_db"].get<double>() : 1000, bound.psnr) << bound.format;
+    }
+    fs::remove_all(path(bound.format));
+  }
+}
+
 TEST_F(ConvertProgram, PrunedDemoIsSaidToBePruned) {
   const Outcome outcome = succeed({"convert", demo(), "pruned.safetensors", "--prune=8"});
   EXPECT_NE(outcome.out.find("curve table of rank 8"), std::string::npos) << outcome.out;

@@ -83,7 +83,7 @@ Engine* DemoLora::engine_ = nullptr;
 DitConfig DemoLora::config_;
 
 // B11
-TEST_F(DemoLora, EveryDialectGivesTheSameLatents) {
+TEST_F(DemoLora, B9_B11_EveryDialectGivesTheSameLatents) {
   const Outcome base = generate(request());
   std::optional<Outcome> first;
   for (const LoraStyle style : test::kLoraStyles) {

@@ -140,7 +140,7 @@ TEST_F(RealHeaders, AreIdentified) {
   }
 }
 
-TEST_F(RealHeaders, AContradictingNameIsAWarning) {
+TEST_F(RealHeaders, B7_AContradictingNameIsAWarning) {
   for (const auto& [name, facts] : index_.items()) {
     if (!name.ends_with("int8_convrot")) continue;
     Counts ignored;

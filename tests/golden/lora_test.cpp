@@ -133,7 +133,7 @@ class GoldenLora : public ::testing::Test {
   LoadedDit full_;
 };
 
-TEST_F(GoldenLora, EveryFileAtEveryStrength) {
+TEST_F(GoldenLora, B9_B13_EveryFileAtEveryStrength) {
   const auto base = evaluate(*full_.dit);
   golden::expect_within("lora base",
                         std::max(golden::max_abs_diff(base[0], expected_->f32("base.out.video")),
@@ -239,7 +239,7 @@ std::int64_t prune(const std::filesystem::path& to, bool keep_basis) {
   return rank;
 }
 
-TEST_F(GoldenLora, ModulationPairsOnAPrunedModel) {
+TEST_F(GoldenLora, B10_ModulationPairsOnAPrunedModel) {
   const test::TempFolder folder;
   const Checkpoint full = require(Checkpoint::open(model_path()));
   for (const bool keep_basis : {true, false}) {

@@ -81,7 +81,7 @@ struct Bound {
 
 class Encoders : public ::testing::TestWithParam<Bound> {};
 
-TEST_P(Encoders, ReadBackWithinTheFormatsError) {
+TEST_P(Encoders, C14_ReadBackWithinTheFormatsError) {
   const auto& [format, gaussian, outliers] = GetParam();
   const bool block = target_format(format)->block_type();
   for (const bool wild : {false, true})

@@ -110,7 +110,7 @@ TEST_F(LoraFiles, AFileCanStateItsContract) {
 }
 
 // B17
-TEST_F(LoraFiles, BasesWithSomethingFoldedIn) {
+TEST_F(LoraFiles, B17_BasesWithSomethingFoldedIn) {
   const auto mark = [&](const std::string& name, const std::map<std::string, std::string>& metadata) {
     test::LoraMaker::write(path(name), {{"x", {{1}, {1}}}}, metadata);
     const auto opened = Checkpoint::open(path(name));

@@ -110,7 +110,7 @@ TEST_F(LoraFiles, StoredBasesAreReadAndChecked) {
 }
 
 // B10
-TEST_F(LoraFiles, ModulationPairsOfTheOtherKindAreListedOrProjected) {
+TEST_F(LoraFiles, B10_ModulationPairsOfTheOtherKindAreListedOrProjected) {
   LoraMaker wide = maker();
   wide.modulation_in = kWidth;
   const auto tensors = wide.make(LoraStyle::bare);

@@ -21,7 +21,7 @@ const LoraSkip* find_skip(const LoraMatch& match, Why why) {
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 // B11, B9, B13, B14: one adapter, every dialect.
-TEST_F(LoraFiles, EveryDialectGivesTheSameMatrices) {
+TEST_F(LoraFiles, B11_B13_EveryDialectGivesTheSameMatrices) {
   const auto want = deltas(match(maker().make(LoraStyle::bare)));
   EXPECT_EQ(want.size(), targets.size());
   EXPECT_TRUE(want.contains("token_refiner.blocks.0.attn.qkv_proj"));
@@ -134,11 +134,13 @@ TEST_F(LoraFiles, BadAlphasAreRefused) {
   EXPECT_TRUE(contains(refusal(kohya).message, "not a number"));
 }
 
-TEST_F(LoraFiles, WhatDoesNotFitIsListedWithItsReason) {
+TEST_F(LoraFiles, B14_WhatDoesNotFitIsListedWithItsReason) {
   auto tensors = maker().make(LoraStyle::bare);
   tensors["blocks.7.mlp.fc1.lora_A.weight"] = {{2, 6}, std::vector<float>(12)};
   tensors["blocks.7.mlp.fc1.lora_B.weight"] = {{10, 2}, std::vector<float>(20)};
   tensors["something.else"] = {{3}, {1, 2, 3}};
+  tensors["blocks.0.attn.qkv.proj.lora_A.weight"] = {{2, 6}, std::vector<float>(12)};  // what a converter made of qkv_proj
+  tensors["blocks.0.attn.qkv.proj.lora_B.weight"] = {{24, 2}, std::vector<float>(48)};
   tensors["blocks.0.mlp.fc1.diff_b"] = {{1}, {1}};
   tensors["blocks.0.mlp.fc2.lora_A.weight"] = {{2, 4}, std::vector<float>(8)};  // the layer takes 5
   tensors.erase("blocks.1.mlp.fc2.lora_B.weight");
@@ -157,8 +159,8 @@ TEST_F(LoraFiles, WhatDoesNotFitIsListedWithItsReason) {
   const auto lines = lora_report_lines(found.report, "a", 1);
   std::string all;
   for (const std::string& line : lines) all += line + "\n";
-  for (const char* key :
-       {"blocks.7.mlp.fc1", "something.else", "blocks.0.mlp.fc1.diff_b", "blocks.0.mlp.fc2", "blocks.1.mlp.fc2", "[2, 4]", "not finite"})
+  for (const char* key : {"blocks.7.mlp.fc1", "something.else", "blocks.0.attn.qkv.proj", "blocks.0.mlp.fc1.diff_b", "blocks.0.mlp.fc2",
+                          "blocks.1.mlp.fc2", "[2, 4]", "not finite"})
     EXPECT_TRUE(contains(all, key)) << key << " in\n" << all;
 }
 
