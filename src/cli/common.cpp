@@ -25,6 +25,10 @@ CLI::Validator between(double least, double most) {
           fmt::format("{}..{}", least, most)};
 }
 
+CLI::Validator not_empty() {
+  return {[](const std::string& text) -> std::string { return text.empty() ? "the name is empty" : ""; }, ""};
+}
+
 int fail(const Error& error) {
   std::fprintf(stderr, "tritium: %s\n", error.text().c_str());
   return static_cast<int>(error.code);
@@ -34,12 +38,13 @@ void add_model_files_options(CLI::App& app, ModelOptions& o) {
   app.add_option("-m,--model", o.model,
                  "Model folder (official tree, diffusers, ComfyUI models, DiffSynth, Hugging Face cache) or the transformer's file; the "
                  "bundled demo model when absent")
+      ->check(not_empty())
       ->envname("TRITIUM_MODEL");
-  app.add_option("--dit", o.dit, "The diffusion transformer, instead of the one found in the model folder");
-  app.add_option("--text-encoder", o.text_encoder, "The text encoder");
-  app.add_option("--video-vae", o.video_vae, "The video VAE");
-  app.add_option("--audio-vae", o.audio_vae, "The audio VAE");
-  app.add_option("--tokenizer", o.tokenizer, "Folder with vocab.json, merges.txt and tokenizer_config.json");
+  app.add_option("--dit", o.dit, "The diffusion transformer, instead of the one found in the model folder")->check(not_empty());
+  app.add_option("--text-encoder", o.text_encoder, "The text encoder")->check(not_empty());
+  app.add_option("--video-vae", o.video_vae, "The video VAE")->check(not_empty());
+  app.add_option("--audio-vae", o.audio_vae, "The audio VAE")->check(not_empty());
+  app.add_option("--tokenizer", o.tokenizer, "Folder with vocab.json, merges.txt and tokenizer_config.json")->check(not_empty());
   app.add_option("--partition", o.partition, "Which model the transformer is, where its name does not say: fl2va or ref2va")
       ->check(CLI::IsMember({"fl2va", "ref2va"}, CLI::ignore_case));
   app.add_option("--qkv-order", o.qkv_order, "How the transformer's attention rows lie, where it cannot be told: interleaved or plain")
@@ -53,7 +58,7 @@ void add_model_options(CLI::App& app, ModelOptions& o) {
   app.add_option("--compute", o.compute, "Matrices as f32 or bf16; auto = f32 up to 1 GiB per stage")
       ->check(CLI::IsMember({"auto", "f32", "bf16"}))
       ->envname("TRITIUM_COMPUTE");
-  app.add_option("--dump-tensors", o.dump_tensors, "Write every named intermediate as safetensors into this folder");
+  app.add_option("--dump-tensors", o.dump_tensors, "Write every named intermediate as safetensors into this folder")->check(not_empty());
 }
 
 fs::path demo_model() {
@@ -116,7 +121,7 @@ std::string check_seed(const std::string& text) {
 
 void add_request_options(CLI::App& app, RequestOptions& o) {
   app.add_option("prompt", o.prompt, "What to show and what to hear");
-  app.add_option("-f,--prompt-file", o.prompt_file, "Read the prompt from a file; - for standard input");
+  app.add_option("-f,--prompt-file", o.prompt_file, "Read the prompt from a file; - for standard input")->check(not_empty());
   Request& r = o.request;
   app.add_option("--width", r.width, "Pixels, a multiple of 32 (raised if not)")->check(sized("1..8192"));
   app.add_option("--height", r.height, "Pixels, a multiple of 32 (raised if not)")->check(sized("1..8192"));

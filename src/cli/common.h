@@ -22,6 +22,9 @@ Runner add_verify(CLI::App& app);
 // Checks a number; the parser library's own messages differ from release to release.
 CLI::Validator between(double least, double most);
 
+// Refuses "", for names of files and folders: given on purpose it is a mistake, such as an unset variable of a script.
+CLI::Validator not_empty();
+
 // Prints "tritium: ..." and returns the exit status of the error.
 int fail(const Error& error);
 

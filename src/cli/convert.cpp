@@ -12,6 +12,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <algorithm>
+#include <array>
+#include <cctype>
 #include <charconv>
 #include <cstdio>
 
@@ -25,7 +27,7 @@ struct ConvertCommand {
   std::optional<std::int64_t> prune;
   std::optional<double> lora_alpha;
   int threads = 0;
-  bool overwrite = false, compare = false, json = false;
+  bool overwrite = false, compare = false, json = false, force = false;
 };
 
 Error usage(std::string field, std::string what, std::string hint = {}) {
@@ -35,6 +37,12 @@ Error usage(std::string field, std::string what, std::string hint = {}) {
 Result<TargetFormat> format_named(const std::string& name, const char* field) {
   if (const auto format = target_format(name)) return *format;
   return usage(field, fmt::format("'{}' is no format", name), fmt::format("one of {}", fmt::join(target_format_names(), ", ")));
+}
+
+std::string lower_suffix(const fs::path& path) {
+  std::string out = path.extension().string();
+  std::transform(out.begin(), out.end(), out.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return out;
 }
 
 // "FILE" or "FILE:STRENGTH".
@@ -51,6 +59,30 @@ Result<MergedLora> parse_lora(const std::string& text, std::optional<double> alp
   return out;
 }
 
+// Names of files of other kinds: none of them is meant as a folder, and none can be written.
+Result<void> check_suffix(const std::string& target) {
+  constexpr std::array<std::string_view, 12> kOther = {".bin", ".pt", ".pth", ".ckpt", ".pkl", ".onnx",
+                                                       ".npz", ".h5", ".zip", ".tar",  ".gz",  ".7z"};
+  const std::string suffix = lower_suffix(target);
+  if (std::find(kOther.begin(), kOther.end(), suffix) == kOther.end()) return {};
+  return usage("target", fmt::format("'{}': {} files are not written", target, suffix),
+               "end the name with .safetensors or .gguf for a file; anything else is a folder");
+}
+
+// A folder that is converted must not grow by what is written.
+Result<void> check_apart(const fs::path& source, const fs::path& target) {
+  std::error_code code;
+  if (!fs::is_directory(source, code)) return {};
+  const auto canonical = [&](const fs::path& path) {
+    const fs::path out = fs::weakly_canonical(fs::absolute(path, code), code);
+    return out.has_filename() ? out : out.parent_path();  // "x/", where there is no x yet
+  };
+  const fs::path from = canonical(source), to = canonical(target);
+  if (std::mismatch(from.begin(), from.end(), to.begin(), to.end()).first != from.end()) return {};
+  return usage("target", fmt::format("'{}' is the source folder '{}' or lies inside it", target.string(), source.string()),
+               "name a folder beside it");
+}
+
 struct Wishes {
   std::vector<PartKind> parts;  // empty: all
   TargetFormat format;
@@ -64,8 +96,10 @@ Result<Wishes> read_wishes(const ConvertCommand& o) {
   if (o.format.empty() && !o.prune && o.loras.empty())
     return usage("to", "nothing to do: no format, no --prune, no --lora", fmt::format("--to {}", fmt::join(target_format_names(), "|")));
   TRITIUM_TRY_ASSIGN(out.format, format_named(o.format.empty() ? "keep" : o.format, "to"));
-  const std::string extension = fs::path(o.target).extension().string();
-  out.to_folder = extension != ".safetensors" && extension != ".gguf";
+  TRITIUM_TRY(check_suffix(o.target));
+  const std::string suffix = lower_suffix(o.target);
+  out.to_folder = suffix != ".safetensors" && suffix != ".gguf";
+  if (out.to_folder) TRITIUM_TRY(check_apart(o.source, o.target));
   bool all = o.parts.empty() && out.to_folder;
   for (const std::string& name : o.parts) {
     all |= name == "all";
@@ -112,6 +146,7 @@ class Converter {
         std::any_of(model_.parts.begin(), model_.parts.end(), [](const ConvertSource& p) { return p.kind == PartKind::dit; });
     if (!has_dit && (o_.prune || !w_.loras.empty()))
       return usage(o_.prune ? "prune" : "lora", "only a transformer can be pruned or take a LoRA, and none is converted", "");
+    note_idle_rules();
     for (const ConvertSource& part : model_.parts) TRITIUM_TRY(convert(part));
     if (w_.to_folder && model_.whole) TRITIUM_TRY(copy_companions(model_, o_.target));
     if (o_.compare) TRITIUM_TRY(compare());
@@ -138,6 +173,18 @@ class Converter {
     return vae && w_.parts.empty() && model_.whole ? *target_format("keep") : w_.format;
   }
 
+  void note_idle_rules() {
+    for (const KeepRule& rule : w_.keep) {
+      const auto matches = [&](const ConvertSource& part) {
+        return std::any_of(part.names.begin(), part.names.end(), [&](const std::string& name) {
+          return glob_matches(rule.glob, name) || glob_matches(rule.glob, comfy_name(part.kind, name));
+        });
+      };
+      if (std::none_of(model_.parts.begin(), model_.parts.end(), matches))
+        say(fmt::format("--keep '{}={}' matches no tensor", rule.glob, rule.format.name));
+    }
+  }
+
   Result<void> convert(const ConvertSource& part) {
     ConvertOptions options;
     options.format = format_of(part);
@@ -158,7 +205,7 @@ class Converter {
       options.prune_rank = o_.prune.value_or(0);
       if (!w_.loras.empty()) {
         std::vector<std::string> notices;
-        TRITIUM_TRY_ASSIGN(delta, LoraDelta::create(w_.loras, *part.part, notices, &interrupt_token()));
+        TRITIUM_TRY_ASSIGN(delta, LoraDelta::create(w_.loras, *part.part, notices, &interrupt_token(), o_.force));
         for (const std::string& notice : notices) say(notice);
         options.delta = delta.get();
       }
@@ -222,6 +269,7 @@ Result<void> convert_lora(const ConvertCommand& o) {
   if (!dialect) return usage("to-dialect", fmt::format("'{}' is no dialect", o.dialect), "one of diffusers, comfy, diffsynth, kohya, bare");
   if (!o.format.empty() || o.prune || !o.loras.empty())
     return usage("to-dialect", "it stands alone: a LoRA is rewritten, no model converted");
+  TRITIUM_TRY(check_suffix(o.target));
   TRITIUM_TRY_ASSIGN(const auto file, LoraFile::open(o.source));
   std::vector<LoraTarget> targets = released_lora_targets();
   if (!o.base.empty()) {
@@ -248,8 +296,10 @@ Result<void> convert_lora(const ConvertCommand& o) {
 
 Runner add_convert(CLI::App& app) {
   auto o = std::make_shared<ConvertCommand>();
-  app.add_option("source", o->source, "A model folder, a part's folder, a weight file, or a LoRA with --to-dialect")->required();
-  app.add_option("target", o->target, "A .safetensors or .gguf file for one part; a folder for several")->required();
+  app.add_option("source", o->source, "A model folder, a part's folder, a weight file, or a LoRA with --to-dialect")
+      ->required()
+      ->check(not_empty());
+  app.add_option("target", o->target, "A .safetensors or .gguf file for one part; a folder for several")->required()->check(not_empty());
   app.add_option("--to", o->format, fmt::format("Format: {}; as it is when absent", fmt::join(target_format_names(), ", ")));
   app.add_option("--part", o->parts, "Which parts: dit, text, video-vae, audio-vae or all")
       ->check(CLI::IsMember({"dit", "text", "video-vae", "audio-vae", "all"}))
@@ -260,13 +310,14 @@ Runner add_convert(CLI::App& app) {
       ->check(between(1, 1024));
   app.add_option("--lora", o->loras, "Fold a LoRA into the transformer: FILE or FILE:STRENGTH; may be repeated");
   app.add_option("--lora-alpha", o->lora_alpha, "Alpha of the LoRAs in place of what their files say");
+  app.add_flag("--force", o->force, "Merge what contradicts a LoRA's training: a second step-distilled one, one that is merged already");
   app.add_option("--keep", o->keep, "GLOB=FORMAT: tensors whose names match get this format; the first match counts");
   app.add_option("--to-dialect", o->dialect, "Rewrite a LoRA as diffusers, comfy, diffsynth, kohya or bare");
-  app.add_option("--base", o->base, "With --to-dialect: the model it is for, if not the released one");
+  app.add_option("--base", o->base, "With --to-dialect: the model it is for, if not the released one")->check(not_empty());
   app.add_option("--partition", o->partition, "Which model a folder with both is meant: fl2va or ref2va");
   app.add_option("--qkv-order", o->qkv_order, "Order of the attention rows where it cannot be told: interleaved or plain");
   app.add_option("--threads", o->threads, "CPU threads; 0 = all usable processors")->check(between(0, 4096))->envname("TRITIUM_THREADS");
-  app.add_option("--report", o->report, "Write sizes and errors of every tensor to this JSON file");
+  app.add_option("--report", o->report, "Write sizes and errors of every tensor to this JSON file")->check(not_empty());
   app.add_flag("--compare", o->compare, "Generate a short clip with source and target and report how far they differ");
   app.add_flag("--overwrite", o->overwrite, "Replace files that exist");
   app.add_flag("--json", o->json, "Print the report as JSON");

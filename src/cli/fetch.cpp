@@ -167,7 +167,7 @@ Runner add_fetch(CLI::App& app) {
   auto o = std::make_shared<FetchCommand>();
   app.add_option("manifest", o->what, "A built-in set (see --list) or a MANIFEST.json");
   app.add_flag("--list", o->list, "Show the built-in sets");
-  app.add_option("-o,--output", o->output, "Folder to fetch into; one named like the set when absent");
+  app.add_option("-o,--output", o->output, "Folder to fetch into; one named like the set when absent")->check(not_empty());
   app.add_option("--mirror", o->mirrors, "Try this address pattern first: https://HOST/{repo}/resolve/{revision}/{path}; repeatable")
       ->allow_extra_args(false);
   app.add_option("--only", o->only, "Only files whose path or name matches this pattern, such as '*.json'");

@@ -63,10 +63,10 @@ Runner add_generate(CLI::App& app) {
   auto options = std::make_shared<GenerateOptions>();
   add_model_options(app, options->model);
   add_request_options(app, options->request);
-  app.add_option("-o,--output", options->output, "The video, NAME.mp4; a free name in this folder when absent");
-  app.add_option("--frames-dir", options->frames_dir, "Also write the frames as PNG into this folder");
-  app.add_option("--wav", options->wav, "Also write the sound as WAV");
-  app.add_option("--latents", options->latents, "Also write the final latents as safetensors");
+  app.add_option("-o,--output", options->output, "The video, NAME.mp4; a free name in this folder when absent")->check(not_empty());
+  app.add_option("--frames-dir", options->frames_dir, "Also write the frames as PNG into this folder")->check(not_empty());
+  app.add_option("--wav", options->wav, "Also write the sound as WAV")->check(not_empty());
+  app.add_option("--latents", options->latents, "Also write the final latents as safetensors")->check(not_empty());
   app.add_option("--progress", options->progress, "auto, bar, lines, json or none")
       ->check(CLI::IsMember({"auto", "bar", "lines", "json", "none"}));
   app.add_flag("--json", options->json, "Print the result as JSON");

@@ -1,6 +1,7 @@
 #include "cli/input_options.h"
 
 #include "base/try.h"
+#include "cli/common.h"
 
 #include <fmt/format.h>
 #include <charconv>
@@ -61,22 +62,21 @@ void add_input_options(CLI::App& app, InputOptions& o) {
   o.app = &app;
   const char* group = "Pictures, videos and sounds";
   const auto option = [&](const char* name, auto& target, const char* help) { return app.add_option(name, target, help)->group(group); };
-  option("--first-frame", o.first_frame, "Picture the clip starts with");
-  option("--last-frame", o.last_frame, "Picture the clip ends with");
-  option("--ref-image", o.images, "Picture to refer to as <Picture N> (Ref2VA model); repeatable")->take_all()->expected(1);
-  option("--ref-video", o.videos, "Video to refer to as <Video N>, its sound as <Audio N>; repeatable")->take_all()->expected(1);
-  option("--ref-video-sound", o.video_sounds, "Sound in place of that of the --ref-video before it; none = silent")
-      ->take_all()
-      ->expected(1);
-  option("--ref-audio", o.sounds, "Sound to refer to as <Audio N>; repeatable")->take_all()->expected(1);
+  const auto file = [&](const char* name, auto& target, const char* help) { return option(name, target, help)->check(not_empty()); };
+  file("--first-frame", o.first_frame, "Picture the clip starts with");
+  file("--last-frame", o.last_frame, "Picture the clip ends with");
+  file("--ref-image", o.images, "Picture to refer to as <Picture N> (Ref2VA model); repeatable")->take_all()->expected(1);
+  file("--ref-video", o.videos, "Video to refer to as <Video N>, its sound as <Audio N>; repeatable")->take_all()->expected(1);
+  file("--ref-video-sound", o.video_sounds, "Sound in place of that of the --ref-video before it; none = silent")->take_all()->expected(1);
+  file("--ref-audio", o.sounds, "Sound to refer to as <Audio N>; repeatable")->take_all()->expected(1);
   option("--ref-size", o.reference_size,
          "References at most as large as the clip (match), or scaled as the official pipelines do (official)")
       ->check(CLI::IsMember({"match", "official"}));
-  option("--retake", o.retake, "Clip of which parts are made anew");
+  file("--retake", o.retake, "Clip of which parts are made anew");
   option("--retake-frames", o.retake_frames, "Pictures to make anew, A:B at 24 per second; repeatable")->take_all()->expected(1);
   option("--retake-seconds", o.retake_seconds, "Sound to make anew, A:B in seconds; repeatable")->take_all()->expected(1);
-  option("--sound-for", o.sound_for, "Video to keep and to make sound for");
-  option("--video-for", o.video_for, "Sound to keep and to make a video for");
+  file("--sound-for", o.sound_for, "Video to keep and to make sound for");
+  file("--video-for", o.video_for, "Sound to keep and to make a video for");
   option("--fit", o.fit, "How a picture of another shape fills the clip: cover, contain or stretch")
       ->check(CLI::IsMember({"cover", "contain", "stretch"}));
   option("--aspect", o.aspect, "Shape of the clip, W:H; auto = that of the first picture or clip (the default where there is one)");

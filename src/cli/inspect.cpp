@@ -72,7 +72,7 @@ Runner add_inspect(CLI::App& app) {
   };
   auto options = std::make_shared<Options>();
   add_model_files_options(app, options->model);
-  app.add_option("path", options->path, "A model folder, a part of one, a weight file or an index; instead of -m");
+  app.add_option("path", options->path, "A model folder, a part of one, a weight file or an index; instead of -m")->check(not_empty());
   app.add_flag("--json", options->json, "Print as JSON");
   return [options] {
     const fs::path named = options->path.empty() ? options->model.model : options->path;

@@ -1,6 +1,7 @@
 #include "cli/lora_options.h"
 
 #include "base/try.h"
+#include "cli/common.h"
 
 #include <fmt/format.h>
 #include <charconv>
@@ -34,6 +35,7 @@ void add_lora_options(CLI::App& app, LoraOptions& o) {
       ->expected(1)
       ->group(group);
   app.add_option("--lora-basis", o.basis, "The full model that a pruned one was made from: brings adaLN pairs of LoRAs onto the pruned one")
+      ->check(not_empty())
       ->group(group);
   app.add_flag("--force", o.force, "Do what contradicts a LoRA's training")->group(group);
 }

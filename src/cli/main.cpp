@@ -30,6 +30,16 @@ void let_waiting_threads_sleep(char** argv) {
   execv("/proc/self/exe", argv);  // returns only on failure, and then everything works as it is
 }
 
+// Weights lie in mapped files: one that is cut short, or a disk that fails, while they are in use ends the process. Nothing but plain
+// system calls may be used here.
+void on_unreadable_weights(int) {
+  constexpr std::string_view kMessage =
+      "\ntritium: a weight file could not be read any more while it was in use: it became shorter, or its disk failed\n"
+      "check the file with 'tritium verify', and replace files by renaming, not by writing over them\n";
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kMessage.data(), kMessage.size());
+  _exit(static_cast<int>(ErrorCode::model));
+}
+
 int parse_failed(const CLI::App& app, const CLI::ParseError& e) {
   if (e.get_name() == "ConfigError") {
     std::string what = e.what();
@@ -78,6 +88,7 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& e) { return parse_failed(app, e); }
   // A reader that went away or a file size limit is an error of the write concerned, not the end of the process.
   for (const int signal : {SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_IGN);
+  std::signal(SIGBUS, on_unreadable_weights);
   try {
     const int status = runners.at(app.get_subcommands().front())();
     if (status != 0 || (std::fflush(stdout) == 0 && std::ferror(stdout) == 0)) return status;

@@ -55,8 +55,9 @@ Result<int> run(const VerifyCommand& o) {
 
 Runner add_verify(CLI::App& app) {
   auto o = std::make_shared<VerifyCommand>();
-  app.add_option("path", o->path, "A folder, a weight file or an index")->required();
-  app.add_option("--manifest", o->manifest, "Compare with a built-in set or a MANIFEST.json; the folder's own when absent");
+  app.add_option("path", o->path, "A folder, a weight file or an index")->required()->check(not_empty());
+  app.add_option("--manifest", o->manifest, "Compare with a built-in set or a MANIFEST.json; the folder's own when absent")
+      ->check(not_empty());
   app.add_flag("--full", o->full, "Also compute hashes and look at every value");
   app.add_option("--progress", o->progress, "auto, bar, lines, json or none")
       ->check(CLI::IsMember({"auto", "bar", "lines", "json", "none"}));

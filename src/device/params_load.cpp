@@ -3,6 +3,7 @@
 #include "base/system.h"
 #include "base/try.h"
 #include "device/params.h"
+#include "weights/ggml_types.h"
 
 #include <fmt/format.h>
 #include <algorithm>
@@ -33,11 +34,25 @@ bool finite_words(std::span<const std::uint8_t> bytes, Word mask) {
   return !bad;
 }
 
-bool finite_bytes(DType type, std::span<const std::uint8_t> bytes) {
+// Whether some code c has (c & mask) == mask.
+bool has_code(std::span<const std::uint8_t> codes, std::uint8_t mask) {
+  std::uint8_t found = 0;
+  for (const std::uint8_t code : codes) found |= static_cast<std::uint8_t>((code & mask) == mask);
+  return found != 0;
+}
+
+// Whether stored values, or the scales that are stored among them, are finite. Scales stored apart are checked when they are read.
+bool finite_bytes(const LogicalTensor& tensor, std::span<const std::uint8_t> bytes) {
+  if (tensor.quant) {
+    const QuantFormat format = tensor.quant->format;
+    if (format == QuantFormat::fp8_e4m3 || format == QuantFormat::mxfp8) return !has_code(bytes, 0x7F);
+    return format != QuantFormat::fp8_e5m2 || !has_code(bytes, 0x7C);
+  }
+  const DType type = tensor.stored->dtype;
   if (type == DType::f32) return finite_words<std::uint32_t>(bytes, 0x7F800000u);
   if (type == DType::bf16) return finite_words<std::uint16_t>(bytes, 0x7F80u);
   if (type == DType::f16) return finite_words<std::uint16_t>(bytes, 0x7C00u);
-  return true;
+  return !is_block_dtype(type) || blocks_are_finite(type, bytes);
 }
 
 Result<void> for_slices(std::int64_t slices, const std::function<Result<void>(std::int64_t)>& work) {
@@ -124,13 +139,13 @@ class ParamLoader::Reader {
   // The stored bytes are used where they are: they only have to be read, and looked at where they are numbers.
   Result<void> populate(const CancelToken* cancel) const {
     const TensorInfo& stored = *item_.source.sources.front()->stored;
-    const auto step = static_cast<std::uint64_t>(kSliceBytes);
+    const auto unit = static_cast<std::uint64_t>(dtype_block(stored.dtype).bytes), step = kSliceBytes / unit * unit;
     return for_slices(static_cast<std::int64_t>((stored.bytes + step - 1) / step), [&](std::int64_t slice) -> Result<void> {
       if (cancel != nullptr) TRITIUM_TRY(cancel->check("loading"));
       const std::uint64_t first = stored.offset + static_cast<std::uint64_t>(slice) * step;
       const std::uint64_t bytes = std::min(step, stored.offset + stored.bytes - first);
       TRITIUM_TRY(item_.mapped->populate(first, bytes));
-      if (!item_.source.sources.front()->quant && !finite_bytes(stored.dtype, {item_.mapped->data() + first, bytes})) return not_finite();
+      if (!finite_bytes(*item_.source.sources.front(), {item_.mapped->data() + first, bytes})) return not_finite();
       return {};
     });
   }
@@ -170,7 +185,7 @@ class ParamLoader::Reader {
           const auto target =
               out.subspan(static_cast<std::size_t>(position - begin) * row_bytes, static_cast<std::size_t>(count) * row_bytes);
           TRITIUM_TRY(loader_.part_.checkpoint().read_range(stored, static_cast<std::uint64_t>(first) * row_bytes, target));
-          if (!rows_->readers()[source].quant() && !finite_bytes(stored.dtype, target)) return not_finite();
+          if (!finite_bytes(rows_->readers()[source].tensor(), target)) return not_finite();
           return {};
         });
   }

@@ -152,7 +152,10 @@ Result<void> VideoEncoder::encode(std::span<const std::uint8_t> rgb, const Packe
                  fmt::format("frame {} has {} bytes instead of {}x{}x3", next_, rgb.size(), context_->width, context_->height), "", ""};
   // The encoder may still hold the previous picture's buffer.
   if (const int code = av_frame_make_writable(picture_.get()); code < 0) return av::call_error("allocate a picture", code);
-  const std::array<const std::uint8_t*, 4> planes = {rgb.data(), nullptr, nullptr, nullptr};
+  constexpr std::size_t kReadBeyond = 64;
+  padded_.resize(rgb.size() + kReadBeyond);
+  std::copy(rgb.begin(), rgb.end(), padded_.begin());
+  const std::array<const std::uint8_t*, 4> planes = {padded_.data(), nullptr, nullptr, nullptr};
   const std::array<int, 4> strides = {static_cast<int>(row), 0, 0, 0};
   const int rows = sws_scale(to_yuv_.get(), planes.data(), strides.data(), 0, context_->height, picture_->data, picture_->linesize);
   if (rows != context_->height) return av::call_error("convert a picture for encoding", rows < 0 ? rows : AVERROR_EXTERNAL);

@@ -39,6 +39,7 @@ class VideoEncoder {
 
   av::Owned<AVCodecContext> context_;
   av::Owned<SwsContext> to_yuv_;
+  std::vector<std::uint8_t> padded_;  // the converter reads a little beyond the last pixel
   av::Owned<AVFrame> picture_;
   av::Owned<AVPacket> packet_;
   std::int64_t next_ = 0;  // frames sent

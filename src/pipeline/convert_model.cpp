@@ -36,6 +36,7 @@ Result<ConvertSource> open_dit_source(const PartCandidate& file, std::shared_ptr
                                       const std::optional<Partition>& partition) {
   ConvertSource out;
   const Identity& identity = file.identity;
+  TRITIUM_TRY(check_stated_order(identity, file.path));
   if (identity.order_doubtful)
     return Error{ErrorCode::model,
                  fmt::format("cannot tell the order of the attention rows of '{}': {}", file.path.string(), identity.layout_reason),
@@ -135,6 +136,17 @@ void find_companions(const fs::path& text_folder, const fs::path& root, ConvertM
   if (const fs::path path = root / "tritium.json"; fs::is_regular_file(path, ignored)) out.descriptions.push_back(path);
 }
 
+// The transformer alone should know the sizes it was trained for, too.
+Result<void> add_defaults(const fs::path& description, ConvertModel& out) {
+  std::error_code ignored;
+  if (!fs::is_regular_file(description, ignored)) return {};
+  TRITIUM_TRY_ASSIGN(const std::string text, read_file(description));
+  const auto parsed = nlohmann::ordered_json::parse(text, nullptr, false);
+  for (ConvertSource& part : out.parts)
+    if (part.kind == PartKind::dit && parsed.is_object()) part.metadata.emplace_back("tritium.defaults", parsed.dump());
+  return {};
+}
+
 // The part of model_index.json that says which noise schedule belongs to the model.
 Result<std::string> schedule_of(const fs::path& index) {
   TRITIUM_TRY_ASSIGN(const std::string text, read_file(index));
@@ -180,6 +192,7 @@ Result<ConvertModel> open_convert_model(const fs::path& path, const std::vector<
     TRITIUM_TRY_ASSIGN(ConvertSource source, open_source(*kind, chosen->file, out.partition));
     out.parts.push_back(std::move(source));
   }
+  TRITIUM_TRY(add_defaults(files.root / "tritium.json", out));
   find_companions(files.text_encoder.file.folder, files.root, out);
   if (const fs::path index = files.root / "model_index.json"; fs::is_regular_file(index, ignored)) out.descriptions.push_back(index);
   return out;

@@ -45,7 +45,6 @@ class LocalEngine final : public Engine {
     tracker.begin("load");
     TRITIUM_TRY(parts_.load(parts_for(job.inputs), cancel, step));
     TRITIUM_TRY(loras_.use(parts_.dit(), job.loras, cancel));
-    describe_loras(job.loras, job.plan);
     if (fingerprints_.empty()) { TRITIUM_TRY_ASSIGN(fingerprints_, weight_fingerprints(model_, cancel)); }
     Conditioning conditioning;
     if (job.inputs.mode != Mode::t2va) {
@@ -62,6 +61,9 @@ class LocalEngine final : public Engine {
     TRITIUM_TRY(decode_video(parts_.video_decoder(), plan, latents, clip, cancel, step));
     tracker.begin("audio");
     TRITIUM_TRY(decode_audio(parts_.audio_decoder(), plan, latents, clip, cancel, step));
+    // Weights may lie in the files themselves: what was written over meanwhile may have got into the result.
+    for (const auto& part : {model_.text, model_.dit, model_.video_vae, model_.audio_vae})
+      TRITIUM_TRY(part->checkpoint().check_unchanged());
     tracker.begin("write");
     const GuardReport guard = inspect_clip(clip, {plan.frames, plan.width, plan.height, plan.samples});
     Artifact artifact{output.video, sidecar_of(output.video), plan, {}, guard.warnings};
@@ -88,7 +90,7 @@ class LocalEngine final : public Engine {
     Job job;
     TRITIUM_TRY_ASSIGN(const Mode mode, decide_mode(request));
     TRITIUM_TRY(check_partition(mode, model_.partition));
-    TRITIUM_TRY_ASSIGN(job.loras, open_loras(request, model_));
+    TRITIUM_TRY_ASSIGN(job.loras, open_loras(request, model_, cancel));
     TRITIUM_TRY_ASSIGN(job.inputs, open_inputs(request, mode, model_.defaults, cancel));
     TRITIUM_TRY_ASSIGN(PlanInputs in, plan_inputs(job.inputs));
     std::vector<Adjustment> contracts;

@@ -14,7 +14,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr int kFoldersAbove = 3;  // from a ComfyUI part's folder up to "models"
-constexpr const char* kNotePrefix = "LoRA ";
 
 Error usage(std::string field, std::string message, std::string hint = {}) {
   return Error{ErrorCode::usage, std::move(message), std::move(field), std::move(hint)};
@@ -103,7 +102,7 @@ Result<fs::path> find_lora(const fs::path& name, const ModelInfo& model) {
                                                   : fmt::format(", nor in {}", fmt::join(looked, ", "))));
 }
 
-Result<std::vector<ChosenLora>> open_loras(const Request& request, const ModelInfo& model) {
+Result<std::vector<ChosenLora>> open_loras(const Request& request, const ModelInfo& model, const CancelToken* cancel) {
   std::vector<ChosenLora> out;
   if (request.loras.empty()) {
     if (!request.lora_basis.empty()) return usage("lora_basis", "given without a LoRA");
@@ -135,6 +134,7 @@ Result<std::vector<ChosenLora>> open_loras(const Request& request, const ModelIn
     options.alpha = out[i].input.alpha;
     options.table_alpha = out[i].contract ? out[i].contract->alpha : std::nullopt;
     TRITIUM_TRY_ASSIGN(LoraMatch match, match_lora(files[i], targets, options));
+    TRITIUM_TRY(drop_not_finite(match, cancel));
     out[i].match = std::make_shared<LoraMatch>(std::move(match));
   }
   return out;
@@ -157,10 +157,6 @@ void apply_contracts(std::span<const ChosenLora> loras, const Request& request, 
 }
 
 void describe_loras(std::span<const ChosenLora> loras, Plan& plan) {
-  const auto ours = [](const std::string& line) { return line.starts_with(kNotePrefix); };
-  plan.loras.clear();
-  std::erase_if(plan.notes, ours);
-  std::erase_if(plan.warnings, ours);
   for (const ChosenLora& lora : loras) {
     const LoraReport& report = lora.match->report;
     LoraPlan entry;
@@ -197,19 +193,11 @@ Result<void> AttachedLoras::use(Dit& dit, std::span<const ChosenLora> loras, con
     key += fmt::format("{}|{}|{}|{}|{}|{}\n", lora.input.file.string(), changed, lora.input.strength, lora.input.alpha.value_or(0),
                        lora.match->file->header_sha256(), basis_key(lora.match->basis.get()));
   }
-  if (key == key_) {
-    for (std::size_t i = 0; i < loras.size(); ++i) loras[i].match->report = matches_[i]->report;
-    return {};
-  }
+  if (key == key_) return {};
   adapters_.detach();
   key_.clear();
-  matches_.clear();
   std::vector<LoraUse> uses;
-  for (const ChosenLora& lora : loras) {
-    TRITIUM_TRY(drop_not_finite(*lora.match, cancel));
-    uses.push_back({lora.match, lora.input.strength});
-    matches_.push_back(lora.match);
-  }
+  for (const ChosenLora& lora : loras) uses.push_back({lora.match, lora.input.strength});
   TRITIUM_TRY_ASSIGN(adapters_, DitAdapters::attach(dit, uses, cancel));
   key_ = std::move(key);
   return {};

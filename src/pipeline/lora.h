@@ -21,15 +21,16 @@ struct ChosenLora {
 // folders looked into.
 Result<std::filesystem::path> find_lora(const std::filesystem::path& name, const ModelInfo& model);
 
-// Reads headers and checks everything that can be refused before weights are read. Errors: usage for values and combinations that
-// contradict what a step-distilled LoRA was made for (unless the request says force); model for files that are none or do not fit.
-Result<std::vector<ChosenLora>> open_loras(const Request& request, const ModelInfo& model);
+// Reads the LoRAs and checks everything that can be refused before the model's weights are read. Pairs with values that are not finite are
+// moved to the skipped ones. Errors: usage for values and combinations that contradict what a step-distilled LoRA was made for (unless the
+// request says force); model for files that are none, do not fit or have no finite pair; interrupted.
+Result<std::vector<ChosenLora>> open_loras(const Request& request, const ModelInfo& model, const CancelToken* cancel);
 
 // What step-distilled LoRAs set where the request says nothing; each change is recorded.
 void apply_contracts(std::span<const ChosenLora> loras, const Request& request, ModelDefaults& defaults,
                      std::vector<Adjustment>& adjustments);
 
-// Into plan.loras, plan.notes and plan.warnings; what was there of LoRAs before is replaced.
+// Adds to plan.loras, plan.notes and plan.warnings.
 void describe_loras(std::span<const ChosenLora> loras, Plan& plan);
 
 std::uint64_t lora_bytes(std::span<const ChosenLora> loras);  // on the device
@@ -37,13 +38,11 @@ std::uint64_t lora_bytes(std::span<const ChosenLora> loras);  // on the device
 // The adapters that a transformer carries from one request to the next.
 class AttachedLoras {
  public:
-  // Takes off what another request left and attaches these; does nothing if they are there already. Pairs with values that are not finite
-  // are moved to the skipped ones.
+  // Takes off what another request left and attaches these; does nothing if they are there already.
   Result<void> use(Dit& dit, std::span<const ChosenLora> loras, const CancelToken* cancel);
 
  private:
   std::string key_;
-  std::vector<std::shared_ptr<LoraMatch>> matches_;
   DitAdapters adapters_;
 };
 

@@ -85,6 +85,7 @@ class Chooser {
     ModelFiles out;
     TRITIUM_TRY_ASSIGN(out.dit, transformer(out));
     const PartCandidate& dit = out.dit.file;
+    TRITIUM_TRY(check_stated_order(dit.identity, dit.path));
     TRITIUM_TRY_ASSIGN(out.text_encoder, other(PartRole::text_encoder, selection_.text_encoder, dit));
     TRITIUM_TRY_ASSIGN(out.video_vae, other(PartRole::video_vae, selection_.video_vae, dit));
     TRITIUM_TRY_ASSIGN(out.audio_vae, other(PartRole::audio_vae, selection_.audio_vae, dit));

@@ -40,7 +40,8 @@ struct ModelFiles {
 };
 
 // `path`: a folder, or the transformer's file, whose neighbours are then looked at; may be empty if every part is named.
-// Errors (code model, field model or the option's name): what is missing, unusable or cannot be proven, and the option that helps.
+// Errors (code model, field model or the option's name): what is missing, unusable or cannot be proven, and the option that helps; usage
+// for an order of the qkv rows that the transformer disproves.
 Result<ModelFiles> find_model_files(const std::filesystem::path& path, const ModelSelection& selection, std::uint64_t available_memory);
 
 // The folder of the tokenizer: named, beside the text encoder, in the model's folder, in the Hugging Face cache.

@@ -46,11 +46,21 @@ Result<void> read_index(const fs::path& root, ModelInfo& info) {
   return {};
 }
 
-// tritium.json: {"name", "defaults": {"width","height","frames","steps"}, "trained": {"width","height","frames": [min,max]}}
+// tritium.json, or what a converted transformer says of itself: {"name", "defaults": {"width","height","frames","steps"}, "trained":
+// {"width","height","frames": [min,max]}}
 Result<void> read_defaults(const fs::path& root, ModelInfo& info) {
-  const fs::path path = root / "tritium.json";
-  if (!is_there(path)) return {};
-  TRITIUM_TRY_ASSIGN(const json document, read_json(path));
+  fs::path path = root / "tritium.json";
+  json document;
+  if (is_there(path)) {
+    TRITIUM_TRY_ASSIGN(document, read_json(path));
+  } else {
+    const auto& metadata = info.dit->checkpoint().files().front().header().metadata;
+    const auto stored = metadata.find("tritium.defaults");
+    if (stored == metadata.end()) return {};
+    path = info.dit->where();
+    document = json::parse(stored->second, nullptr, false);
+    if (!document.is_object()) return bad(fmt::format("'{}': its metadata 'tritium.defaults' is not a JSON object", path.string()));
+  }
   ModelDefaults& d = info.defaults;
   try {
     for (const auto& [key, value] : document.items()) {
@@ -158,9 +168,9 @@ Result<ModelInfo> open_model(const fs::path& path, const ModelSelection& selecti
   info.name = info.files.dit.file.tree.empty() ? info.files.dit.file.path.stem().string()
                                                : real.parent_path().filename().string() + "/" + real.filename().string();
   TRITIUM_TRY(read_index(info.root, info));
-  TRITIUM_TRY(read_defaults(info.root, info));
   TRITIUM_TRY(open_text(info));
   TRITIUM_TRY(open_transformer(info));
+  TRITIUM_TRY(read_defaults(info.root, info));
   TRITIUM_TRY(open_vaes(info));
   TRITIUM_TRY(check_fit(info));
   return info;

@@ -91,6 +91,7 @@ std::string describe_model_text(const ModelInfo& m) {
 Result<FileDescription> describe_file(const std::filesystem::path& path, std::optional<DitLayout> order) {
   TRITIUM_TRY_ASSIGN(const Checkpoint checkpoint, Checkpoint::open(path));
   TRITIUM_TRY_ASSIGN(const Identity identity, identify(path, order));
+  TRITIUM_TRY(check_stated_order(identity, path));
   ordered_json tensors = ordered_json::array();
   std::string text = fmt::format("{}: {}\n{}", path.string(), sum_text(checkpoint), identity_text(identity));
   for (const std::string& name : checkpoint.names()) {

@@ -164,6 +164,11 @@ Result<void> Checkpoint::read_range(const TensorInfo& tensor, std::uint64_t firs
   return file->read_range(tensor, first, out);
 }
 
+Result<void> Checkpoint::check_unchanged() const {
+  for (const TensorFile& file : files_) TRITIUM_TRY(file.check_unchanged());
+  return {};
+}
+
 Result<std::shared_ptr<const FileMapping>> Checkpoint::mapping(const TensorInfo& tensor) const {
   TRITIUM_TRY_ASSIGN(const TensorFile* file, file_of(tensor));
   return file->mapping();

@@ -28,6 +28,9 @@ class Checkpoint {
   // Raw bytes of a tensor of this checkpoint. Precondition: out.size() == tensor.bytes.
   Result<void> read(const TensorInfo& tensor, std::span<std::uint8_t> out) const;
   Result<void> read_range(const TensorInfo& tensor, std::uint64_t first, std::span<std::uint8_t> out) const;
+  // Error code model if a file was changed since it was opened.
+  Result<void> check_unchanged() const;
+
   // The mapping of the file a tensor lies in; its bytes are at its offset there, unaligned.
   Result<std::shared_ptr<const FileMapping>> mapping(const TensorInfo& tensor) const;
   // The tensor widened to float32.

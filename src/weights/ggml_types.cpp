@@ -78,6 +78,19 @@ void dequantize_blocks(DType type, std::span<const std::uint8_t> bytes, std::spa
   }
 }
 
+bool blocks_are_finite(DType type, std::span<const std::uint8_t> bytes) {
+  const DTypeBlock block = dtype_block(type);
+  if (aligned(bytes.data(), block)) return ggml_validate_row_data(*id_of(type), bytes.data(), bytes.size());
+  constexpr std::size_t kBlocksAtOnce = 4096;
+  std::vector<std::uint8_t> copy;
+  for (std::size_t at = 0; at < bytes.size(); at += copy.size()) {
+    const std::size_t count = std::min(kBlocksAtOnce * static_cast<std::size_t>(block.bytes), bytes.size() - at);
+    copy.assign(bytes.begin() + static_cast<std::ptrdiff_t>(at), bytes.begin() + static_cast<std::ptrdiff_t>(at + count));
+    if (!ggml_validate_row_data(*id_of(type), copy.data(), copy.size())) return false;
+  }
+  return true;
+}
+
 bool can_quantize(DType type) {
   if (type == DType::f32 || type == DType::f16 || type == DType::bf16) return true;
   if (type == DType::iq1_m || type == DType::iq2_s) return false;  // ggml would, at a quality that is of no use

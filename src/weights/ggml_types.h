@@ -15,6 +15,9 @@ std::optional<std::uint32_t> ggml_id(DType type);
 // Blocks to float32. Any alignment. Preconditions: a block type; out holds the values of whole blocks, bytes exactly those blocks.
 void dequantize_blocks(DType type, std::span<const std::uint8_t> bytes, std::span<float> out);
 
+// Whether the scales of these blocks are finite. Any alignment. Preconditions: a block type; whole blocks.
+[[nodiscard]] bool blocks_are_finite(DType type, std::span<const std::uint8_t> bytes);
+
 // Whether quantize() can make this type: F32, F16, BF16 and the block types that are good without an importance matrix.
 [[nodiscard]] bool can_quantize(DType type);
 

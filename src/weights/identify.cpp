@@ -164,6 +164,17 @@ Result<Identity> identify(const Checkpoint& checkpoint, const fs::path& path, co
   return identity;
 }
 
+Result<void> check_stated_order(const Identity& identity, const fs::path& path) {
+  if (identity.order_conflict.empty()) return {};
+  return Error{ErrorCode::usage,
+               fmt::format("'{}' has {} attention rows ({}), --qkv-order says {}", path.string(),
+                           identity.dit_layout == DitLayout::interleaved ? "interleaved"
+                           : identity.dit_layout == DitLayout::plain     ? "plain"
+                                                                         : "separate",
+                           identity.layout_reason, identity.order_conflict),
+               "qkv-order", "leave --qkv-order out"};
+}
+
 Result<Identity> identify(const fs::path& path, std::optional<DitLayout> order) {
   TRITIUM_TRY_ASSIGN(const Checkpoint checkpoint, Checkpoint::open(path));
   const fs::path folder = checkpoint.files().empty() ? path.parent_path() : checkpoint.files().front().path().parent_path();

@@ -27,6 +27,7 @@ struct Identity {
   std::string layout, layout_reason;  // naming and row order, and how that was decided
   DitLayout dit_layout = DitLayout::plain;
   bool order_doubtful = false;  // of a transformer: the order of the qkv rows cannot be proven
+  std::string order_conflict;   // what the user says about that order although the file proves another; else empty
   bool pruned = false;          // of a transformer: the curve table instead of the time embedder
   int layers = 0, refiner_layers = 0, vision_layers = 0;
   // What the parts of one model have in common; 0 where a part says nothing about it.
@@ -56,6 +57,9 @@ bool has_official_dit_config(const std::filesystem::path& folder);
 Result<Identity> identify(const Checkpoint& checkpoint, const std::filesystem::path& path, const FileSurroundings& surroundings);
 // The same, opening the file and looking around it.
 Result<Identity> identify(const std::filesystem::path& path, std::optional<DitLayout> order = std::nullopt);
+
+// Error (usage, field qkv-order) if the user's word about the order of the qkv rows contradicts what the file proves.
+Result<void> check_stated_order(const Identity& identity, const std::filesystem::path& path);
 
 // MD5 of all names and shapes (spec/weights.md §2.4).
 std::string name_shape_signature(const Checkpoint& checkpoint);

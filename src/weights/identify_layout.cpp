@@ -13,10 +13,12 @@ namespace {
 constexpr const char* kQkv = "blocks.0.attn.qkv_proj.weight";
 constexpr const char *kOrderKey = "tritium.qkv_order", *kConvertedKey = "tritium.config";
 
+enum class Proof { doubtful, customary, proven };
+
 struct Order {
   DitLayout layout = DitLayout::plain;
   std::string reason;
-  bool doubtful = false;
+  Proof proof = Proof::proven;
 };
 
 std::optional<DitLayout> order_from_metadata(const Checkpoint& checkpoint) {
@@ -28,36 +30,45 @@ std::optional<DitLayout> order_from_metadata(const Checkpoint& checkpoint) {
   return std::nullopt;
 }
 
-// Official and plain files have the same names, shapes and types.
-Order decide_order(const LogicalTensors& tensors, const FileSurroundings& surroundings) {
-  if (tensors.find("transformer_blocks.0.attn.to_q.weight") != nullptr) return {DitLayout::diffusers, "separate to_q, to_k, to_v", false};
-  if (surroundings.order) return {*surroundings.order, "as said with --qkv-order", false};
+// What the file and its surroundings tell; official and plain files have the same names, shapes and types.
+Order found_order(const LogicalTensors& tensors, const FileSurroundings& surroundings) {
+  if (tensors.find("transformer_blocks.0.attn.to_q.weight") != nullptr) return {DitLayout::diffusers, "separate to_q, to_k, to_v"};
   const Checkpoint& checkpoint = tensors.checkpoint();
-  if (const auto stated = order_from_metadata(checkpoint)) return {*stated, fmt::format("metadata '{}'", kOrderKey), false};
+  if (const auto stated = order_from_metadata(checkpoint)) return {*stated, fmt::format("metadata '{}'", kOrderKey)};
   const bool pruned = tensors.find("adaln_t_table") != nullptr;
   const LogicalTensor* qkv = tensors.find(kQkv);
   if (qkv != nullptr && qkv->quant && qkv->quant->format == QuantFormat::nf4)
-    return pruned ? Order{DitLayout::plain, "bitsandbytes NF4 of the pruned model, made from the plain repack", false}
-                  : Order{DitLayout::interleaved, "bitsandbytes NF4 of the full model, made from the official shards", false};
-  if (pruned) return {DitLayout::plain, "pruned models exist as plain repacks only", false};
-  if (qkv != nullptr && qkv->quant) return {DitLayout::plain, fmt::format("{} repack", qkv->format_name()), false};
-  if (checkpoint.files().front().container() == Container::gguf) return {DitLayout::plain, "GGUF files are made from plain repacks", false};
-  if (!tensors.prefix().empty()) return {DitLayout::plain, fmt::format("prefix '{}' of a repack", tensors.prefix()), false};
-  if (checkpoint.files().front().header().metadata.contains(kConvertedKey)) return {DitLayout::plain, "made by tritium convert", false};
-  if (checkpoint.sharded() && surroundings.official_config) return {DitLayout::interleaved, "shards with the official config.json", false};
-  if (checkpoint.sharded()) return {DitLayout::interleaved, "shards, but no official config.json beside them", true};
-  if (surroundings.official_config) return {DitLayout::plain, "a single file, but the official config.json beside it", true};
-  return {DitLayout::plain, "a single file, as repacks are", false};
+    return pruned ? Order{DitLayout::plain, "bitsandbytes NF4 of the pruned model, made from the plain repack"}
+                  : Order{DitLayout::interleaved, "bitsandbytes NF4 of the full model, made from the official shards"};
+  if (pruned) return {DitLayout::plain, "pruned models exist as plain repacks only"};
+  if (qkv != nullptr && qkv->quant) return {DitLayout::plain, fmt::format("{} repack", qkv->format_name())};
+  if (checkpoint.files().front().container() == Container::gguf) return {DitLayout::plain, "GGUF files are made from plain repacks"};
+  if (!tensors.prefix().empty()) return {DitLayout::plain, fmt::format("prefix '{}' of a repack", tensors.prefix())};
+  if (checkpoint.files().front().header().metadata.contains(kConvertedKey)) return {DitLayout::plain, "made by tritium convert"};
+  if (checkpoint.sharded() && surroundings.official_config) return {DitLayout::interleaved, "shards with the official config.json"};
+  if (checkpoint.sharded()) return {DitLayout::interleaved, "shards, but no official config.json beside them", Proof::doubtful};
+  if (surroundings.official_config) return {DitLayout::plain, "a single file, but the official config.json beside it", Proof::doubtful};
+  return {DitLayout::plain, "a single file, as repacks are", Proof::customary};
+}
+
+// The user's word decides where nothing is proven. Separate matrices are plain rows to it.
+Order decide_order(const LogicalTensors& tensors, const FileSurroundings& surroundings, std::string& conflict) {
+  Order found = found_order(tensors, surroundings);
+  if (!surroundings.order) return found;
+  if (found.proof != Proof::proven) return {*surroundings.order, "as said with --qkv-order"};
+  if ((*surroundings.order == DitLayout::interleaved) != (found.layout == DitLayout::interleaved))
+    conflict = *surroundings.order == DitLayout::interleaved ? "interleaved" : "plain";
+  return found;
 }
 
 Result<Naming> dit_layout(const LogicalTensors& tensors, const FileSurroundings& surroundings, Identity& identity) {
-  const Order order = decide_order(tensors, surroundings);
+  const Order order = decide_order(tensors, surroundings, identity.order_conflict);
   identity.dit_layout = order.layout;
   identity.layout = layout_name(order.layout);
   if (!tensors.prefix().empty()) identity.layout += fmt::format(", prefix '{}'", tensors.prefix());
   identity.layout_reason = order.reason;
-  identity.order_doubtful = order.doubtful;
-  if (order.doubtful)
+  identity.order_doubtful = order.proof == Proof::doubtful;
+  if (identity.order_doubtful)
     identity.warnings.push_back("the order of the qkv rows cannot be proven: say --qkv-order interleaved or --qkv-order plain");
   return dit_naming(tensors, order.layout);
 }

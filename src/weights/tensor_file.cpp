@@ -35,6 +35,8 @@ Result<void> read_at(int fd, const fs::path& path, std::uint64_t offset, std::sp
   return {};
 }
 
+std::array<std::int64_t, 3> stamp_of(const struct stat& info) { return {info.st_size, info.st_mtim.tv_sec, info.st_mtim.tv_nsec}; }
+
 // A hint about unfinished downloads lying beside the file.
 std::string download_hint(const fs::path& path) {
   for (const char* suffix : {".aria2", ".part", ".incomplete"}) {
@@ -67,6 +69,12 @@ constexpr std::array<Stranger, 8> kStrangers = {{
 
 }  // namespace
 
+Result<void> TensorFile::check_unchanged() const {
+  struct stat info {};
+  if (::fstat(fd_, &info) == 0 && stamp_of(info) == stamp_) return {};
+  return bad("'" + path_.string() + "' was changed while it was in use", "replace weight files by renaming, not by writing over them");
+}
+
 struct TensorFile::Mapped {
   std::mutex mutex;
   std::shared_ptr<const FileMapping> mapping;
@@ -77,6 +85,7 @@ TensorFile::TensorFile(TensorFile&& other) noexcept
       fd_(std::exchange(other.fd_, -1)),
       file_bytes_(other.file_bytes_),
       header_(std::move(other.header_)),
+      stamp_(other.stamp_),
       mapped_(std::move(other.mapped_)) {}
 
 TensorFile::~TensorFile() {
@@ -90,6 +99,7 @@ Result<TensorFile> TensorFile::open(const fs::path& path) {
   struct stat info {};
   if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) return bad("'" + path.string() + "' is not a regular file");
   file.file_bytes_ = static_cast<std::uint64_t>(info.st_size);
+  file.stamp_ = stamp_of(info);
   TRITIUM_TRY_ASSIGN(file.header_, file.read_header());
   file.mapped_ = std::make_shared<Mapped>();
   return file;

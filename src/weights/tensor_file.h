@@ -4,6 +4,7 @@
 #include "base/file_mapping.h"
 #include "weights/tensor_info.h"
 
+#include <array>
 #include <filesystem>
 #include <memory>
 
@@ -30,6 +31,9 @@ class TensorFile {
   // The bytes [first, first + out.size()) of the tensor. Precondition: they lie within it.
   Result<void> read_range(const TensorInfo& tensor, std::uint64_t first, std::span<std::uint8_t> out) const;
 
+  // Error code model if the file's content, or the file itself, was changed since it was opened.
+  Result<void> check_unchanged() const;
+
   // The whole file in memory, mapped when first asked for; lives as long as anyone holds it. Tensors lie at their offsets, unaligned.
   Result<std::shared_ptr<const FileMapping>> mapping() const;
 
@@ -43,6 +47,7 @@ class TensorFile {
   int fd_ = -1;
   std::uint64_t file_bytes_ = 0;
   FileHeader header_;
+  std::array<std::int64_t, 3> stamp_{};  // size and time of the last change
   struct Mapped;
   std::shared_ptr<Mapped> mapped_;
 };

@@ -158,6 +158,45 @@ TEST_F(ConvertProgram, UsageErrors) {
   EXPECT_TRUE(files().empty() || !fs::exists(path("x.safetensors")));
 }
 
+TEST_F(ConvertProgram, TargetsThatCannotBeMeantAreRefused) {
+  fs::copy(demo() + "/FL2VA/transformer", path("transformer"), fs::copy_options::recursive);
+  fs::create_directory_symlink("transformer", path("link"));
+  const std::set<std::string> before = files();
+  const auto refused = [&](const Arguments& arguments, const std::string& said) {
+    const Outcome outcome = tritium(Arguments{"convert"} + arguments + Arguments{"--to", "int8", "--partition", "fl2va"});
+    EXPECT_EQ(outcome.status, 2) << outcome.err;
+    EXPECT_NE(outcome.err.find("target: "), std::string::npos) << outcome.err;
+    EXPECT_NE(outcome.err.find(said), std::string::npos) << outcome.err;
+    EXPECT_EQ(files(), before);
+  };
+  for (const char* target : {"transformer", "transformer/", "transformer/deep/er", "link/sub", "./x/../transformer"})
+    refused({"transformer", target}, "source folder");
+  for (const char* target : {"out.bin", "out.pt", "out.pth", "out.CKPT", "out.onnx", "out.zip"}) refused({"transformer", target}, ".gguf");
+  (void)succeed({"convert", "transformer", "transformer2", "--to", "int8", "--partition", "fl2va"});  // a name that starts alike
+  (void)succeed({"convert", "transformer", "OUT.SAFETENSORS", "--to", "int8", "--partition", "fl2va"});
+  (void)succeed({"convert", "transformer", "OUT.GGUF", "--to", "q8_0", "--partition", "fl2va"});
+  EXPECT_TRUE(fs::is_regular_file(path("OUT.SAFETENSORS")) && fs::is_regular_file(path("OUT.GGUF")));
+}
+
+TEST_F(ConvertProgram, KeepRulesThatMatchNothingAreSaid) {
+  const Outcome outcome = succeed({"convert", demo(), "x.safetensors", "--to", "bf16", "--keep", "nomatch*=f32", "--keep", "*fc1*=f32"});
+  EXPECT_NE(outcome.err.find("--keep 'nomatch*=f32' matches no tensor"), std::string::npos) << outcome.err;
+  EXPECT_EQ(outcome.err.find("*fc1*=f32"), std::string::npos) << outcome.err;
+}
+
+// docs/convert.md: quantized sources keep their format in the container that holds it.
+TEST_F(ConvertProgram, KeepOfQuantizedSources) {
+  (void)succeed({"convert", demo(), "a_fl2va.safetensors", "--to", "int8"});
+  (void)succeed({"convert", demo(), "a_fl2va.gguf", "--to", "q4_0"});
+  const auto kept = [&](const std::string& source, const std::string& target) {
+    return json({"convert", source, target, "--to", "keep", "--json"})["parts"][0]["groups"]["blocks.N.mlp.fc1"]["after"].dump();
+  };
+  EXPECT_EQ(kept("a_fl2va.safetensors", "b.safetensors"), R"(["int8"])");
+  EXPECT_EQ(kept("a_fl2va.safetensors", "b.gguf"), R"(["BF16"])");
+  EXPECT_EQ(kept("a_fl2va.gguf", "c.gguf"), R"(["Q4_0"])");
+  EXPECT_EQ(kept("a_fl2va.gguf", "c.safetensors"), R"(["BF16"])");
+}
+
 // Killed at any moment and run again, the result is that of an undisturbed run, byte for byte.
 TEST_F(ConvertProgram, ContinuesAfterKill) {
   (void)write_sparse_transformer(path("source.safetensors"), 4, 512);

@@ -11,6 +11,7 @@
 #include "base/files.h"
 
 #include <gtest/gtest.h>
+#include <limits>
 
 namespace tritium {
 namespace {
@@ -170,6 +171,22 @@ TEST_F(DemoLora, ContractsSetWhatIsLeftOpenAndRefuseTheRest) {
   Request named = with;
   named.loras = {{lora("style_ref2va.safetensors", LoraStyle::bare)}};
   EXPECT_NE(refusal(named).message.find("Ref2VA"), std::string::npos);
+}
+
+TEST_F(DemoLora, PairsThatAreNotFiniteAreSaidByPlanAndGenerate) {
+  auto tensors = maker().make(LoraStyle::bare);
+  const std::string key = "blocks.0.mlp.fc2.lora_A.weight";
+  tensors.at(key).values[3] = std::numeric_limits<float>::quiet_NaN();
+  LoraMaker::write(folder_.path() / "nan.safetensors", tensors);
+  Request with = request();
+  with.loras = {{folder_.path() / "nan.safetensors"}};
+  for (const Plan& plan : {require(engine_->plan(with)), generate(with).plan, generate(with, "again").plan}) {
+    ASSERT_EQ(plan.loras.size(), 1u);
+    EXPECT_EQ(plan.loras.front().matched, plan.loras.front().pairs - 1);
+    ASSERT_EQ(plan.warnings.size(), 1u);
+    EXPECT_NE(plan.warnings.front().find(key), std::string::npos) << plan.warnings.front();
+    EXPECT_NE(plan.warnings.front().find("not finite"), std::string::npos) << plan.warnings.front();
+  }
 }
 
 TEST_F(DemoLora, WhatCannotBeUsedIsRefusedBeforeAnythingIsLoaded) {

@@ -54,6 +54,17 @@ TEST_F(BadRequest, ValuesOutOfRange) {
   for (const Case& each : cases) expect_refused(generate(Arguments{"x"} + each.arguments), 2, each.parts);
 }
 
+// Given on purpose, an empty name is an unset variable of a script, not the default.
+TEST_F(BadRequest, EmptyNamesOfFiles) {
+  for (const char* option : {"--model", "--dit", "--text-encoder", "--video-vae", "--audio-vae", "--tokenizer", "--dump-tensors", "--wav",
+                             "--latents", "--frames-dir", "--lora-basis", "--first-frame", "--ref-image", "--retake", "--prompt-file"})
+    expect_refused(generate({"x", option, ""}), 2, {option, "empty"});
+  expect_refused(tritium({"generate", "x", "-o", ""}), 2, {"--output", "empty"});
+  expect_refused(tritium({"plan", "x", "-m", ""}), 2, {"--model", "empty"});
+  expect_refused(tritium({"inspect", ""}), 2, {"path", "empty"});
+  expect_refused(tritium({"convert", "", "out", "--to", "int8"}), 2, {"source", "empty"});
+}
+
 TEST_F(BadRequest, APromptMustBeText) {
   expect_refused(generate({""}), 2, {"prompt:", "empty"});
   expect_refused(generate({}), 2, {"prompt:", "empty"});

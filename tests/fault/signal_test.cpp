@@ -3,6 +3,7 @@
 #include "support/tritium_program.h"
 
 #include <csignal>
+#include <fstream>
 
 namespace tritium::test {
 namespace {
@@ -37,6 +38,35 @@ TEST_F(Signals, EachOneEndsTheWorkAndCleansUp) {
       process.send(signal);
       expect_interrupted(process);
     }
+}
+
+// Weights that need no conversion are used where they lie in the file.
+TEST_F(Signals, WeightsThatAreCutShortWhileInUse) {
+  ASSERT_EQ(tritium({"convert", TRITIUM_SOURCE_DIR "/models/demo", "model", "--to", "f32"}).status, 0);
+  Process process(command(kEndless + Arguments{"-m", "model"}));
+  ASSERT_TRUE(process.wait_for_error_text("\"stage\":\"denoise\"")) << process.error_text();
+  for (const auto& entry : std::filesystem::directory_iterator(path("model/diffusion_models")))
+    std::filesystem::resize_file(entry.path(), 4096);
+  const Outcome outcome = process.finish();
+  EXPECT_EQ(outcome.status, 3) << outcome.err;
+  EXPECT_NE(outcome.err.find("became shorter"), std::string::npos) << outcome.err;
+  EXPECT_FALSE(std::filesystem::exists(path("out.mp4")));
+}
+
+TEST_F(Signals, WeightsThatAreWrittenOverWhileInUse) {
+  ASSERT_EQ(tritium({"convert", TRITIUM_SOURCE_DIR "/models/demo", "model", "--to", "f32"}).status, 0);
+  Process process(command(
+      {"generate", "a red circle", "--frames", "22", "--steps", "60", "--seed", "1", "--progress=json", "-o", "out.mp4", "-m", "model"}));
+  ASSERT_TRUE(process.wait_for_error_text("\"stage\":\"denoise\"")) << process.error_text();
+  for (const auto& entry : std::filesystem::directory_iterator(path("model/diffusion_models"))) {
+    std::fstream file(entry.path(), std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(200000);
+    file << "something else";
+  }
+  const Outcome outcome = process.finish();
+  EXPECT_EQ(outcome.status, 3) << outcome.err;
+  EXPECT_NE(outcome.err.find("was changed while it was in use"), std::string::npos) << outcome.err;
+  EXPECT_FALSE(std::filesystem::exists(path("out.mp4")));
 }
 
 // Late stages are short: a signal may come too late, and then the result must be whole.

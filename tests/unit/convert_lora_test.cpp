@@ -89,6 +89,7 @@ TEST_F(ConvertLora, MergedWeightsHaveTheProductAdded) {
   const auto twice = LoraDelta::create({{path("lora.safetensors"), 1, std::nullopt}}, *merged.part, notices, nullptr);
   ASSERT_FALSE(twice.ok());
   EXPECT_EQ(twice.error().code, ErrorCode::usage);
+  EXPECT_TRUE(LoraDelta::create({{path("lora.safetensors"), 1, std::nullopt}}, *merged.part, notices, nullptr, true).ok());
 }
 
 // W·V + c·B·(A·V): merged into the full modulation first, then pruned.

@@ -142,6 +142,8 @@ TEST_F(Convert, Nf4RowsAreInTheOrderOfTheirKind) {
     const auto part = open_dit(std::make_shared<const Checkpoint>(open(path(name))), false);
     ASSERT_TRUE(part.ok());
     EXPECT_EQ(part->layout, std::string(name) == "full.safetensors" ? DitLayout::interleaved : DitLayout::plain);
+    EXPECT_EQ(open(path(name)).files().front().header().metadata.at("tritium.qkv_order"),
+              part->layout == DitLayout::interleaved ? "interleaved" : "plain");
     const auto got = part->part->read_f32("blocks.0.attn.qkv_proj.weight");
     ASSERT_TRUE(got.ok());
     EXPECT_LT(relative_error(*got, *wanted), 0.1) << name;

@@ -1,4 +1,5 @@
 // Finding a model's parts in every layout, the rule for several candidates, and what is refused.
+#include "pipeline/convert_model.h"
 #include "pipeline/model_config.h"
 #include "pipeline/model_info.h"
 #include "pipeline/model_json.h"
@@ -206,6 +207,30 @@ TEST_F(ModelFolders, QkvOrdersAreProvenOrRefused) {
   const ModelCopy single;  // one file with the official configuration beside it
   single.remove("transformer/model.safetensors.index.json");
   EXPECT_FALSE(open_model(single.path()).ok());
+}
+
+TEST_F(ModelFolders, QkvOrdersThatTheFileDisprovesAreRefused) {
+  const auto expect_refused = [&](const fs::path& model, DitLayout said, std::initializer_list<std::string_view> parts) {
+    ModelSelection selection;
+    selection.qkv_order = said;
+    for (const Error& error : {open_model(model, selection).error(), open_convert_model(model, {PartKind::dit}, selection).error()}) {
+      EXPECT_EQ(error.code, ErrorCode::usage);
+      EXPECT_EQ(error.field, "qkv-order");
+      for (const std::string_view part : parts) EXPECT_NE(error.text().find(part), std::string::npos) << part << " in: " << error.text();
+    }
+    selection.qkv_order = said == DitLayout::plain ? DitLayout::interleaved : DitLayout::plain;
+    expect_same_model(demo(), require(open_model(model, selection)), "the order it has");
+  };
+  expect_refused(fs::path(TRITIUM_SOURCE_DIR) / "models/demo", DitLayout::plain, {"interleaved", "official config.json", "says plain"});
+  make_comfy_folder(path());
+  const fs::path file = path("diffusion_models/h3_fl2va_bf16.safetensors");
+  expect_refused(path(), DitLayout::interleaved, {"has plain", "tritium convert", "says interleaved"});
+  QuantFile marked = plain_dit();
+  marked.metadata["tritium.qkv_order"] = "plain";
+  write_tensors(marked, file);
+  expect_refused(path(), DitLayout::interleaved, {"tritium.qkv_order"});
+  write_tensors(diffusers_dit(), file);
+  expect_refused(path(), DitLayout::interleaved, {"separate to_q"});
 }
 
 TEST_F(ModelFolders, WhatIsThereButCannotBeUsed) {

@@ -213,6 +213,42 @@ TEST(Params, ValuesThatAreNotFiniteAreRefused) {
     }
 }
 
+// Scales that lie among the codes, and codes that are no numbers: mapped and copied ones, whatever the product's type.
+TEST(Params, CodesAndBlockScalesThatAreNotFiniteAreRefused) {
+  for (const bool large : {false, true}) {
+    const test::TempFolder folder;
+    const std::int64_t rows = large ? 256 : 4, columns = 512;
+    FileBuilder file;
+    std::vector<std::uint8_t> codes(static_cast<std::size_t>(rows * columns), 0x38);
+    codes[codes.size() / 2] = 0x7F;
+    file.add("a.weight", DType::f8_e4m3, {rows, columns}, codes);
+    const auto part = file.open(folder);
+    // One block with an infinite, and one with a negative "all ones" scale, as erased disks give.
+    const std::vector<TensorDeclaration> tensors{{"b.weight", DType::q8_0, {rows, columns}}};
+    for (const std::uint16_t bad : {std::uint16_t{0x7C00}, std::uint16_t{0x7FFF}, std::uint16_t{0xFFFF}}) {
+      const FileLayout layout = layout_file(Container::gguf, tensors, {}).value();
+      std::string bytes = layout.header;
+      bytes.resize(layout.file_bytes, '\x01');
+      std::memcpy(bytes.data() + layout.tensors.front().offset + 34 * 5, &bad, 2);
+      folder.write("b.gguf", bytes);
+      const auto blocks = WeightPart::open(folder.path() / "b.gguf").value();
+      const auto device = cpu();
+      ParamLoader loader(*blocks, "test", MatrixPrecision::bf16);
+      (void)loader.matrix("b.weight", rows, columns);
+      const auto pool = loader.load(*device);
+      ASSERT_FALSE(pool.ok());
+      EXPECT_NE(pool.error().message.find("b.weight"), std::string::npos) << pool.error().text();
+    }
+    const auto device = cpu();
+    ParamLoader loader(*part, "test", MatrixPrecision::bf16);
+    (void)loader.matrix("a.weight", rows, columns);
+    const auto pool = loader.load(*device);
+    ASSERT_FALSE(pool.ok());
+    EXPECT_EQ(pool.error().code, ErrorCode::model);
+    EXPECT_NE(pool.error().message.find("a.weight"), std::string::npos) << pool.error().text();
+  }
+}
+
 TEST(Params, AFileThatBecameShorterIsAnError) {
   const test::TempFolder folder;
   FileBuilder file;

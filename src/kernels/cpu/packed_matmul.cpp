@@ -8,11 +8,12 @@ namespace {
 // A panel of decoded rows of the widest matrix (K = 25600) still fits the second-level cache of common processors as bfloat16.
 constexpr std::int64_t kPanelRows = 64;
 
-// Rounds to nearest even. Every value is finite: files with others are refused on loading.
+// Rounds to nearest even; what is not a number stays so.
 void to_bf16(const float* in, std::int64_t count, std::uint16_t* out) {
   for (std::int64_t i = 0; i < count; ++i) {
     const auto bits = std::bit_cast<std::uint32_t>(in[i]);
-    out[i] = static_cast<std::uint16_t>((bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16);
+    const std::uint32_t rounded = (bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16, kept = bits >> 16 | 0x40u;
+    out[i] = static_cast<std::uint16_t>((bits & 0x7FFFFFFFu) > 0x7F800000u ? kept : rounded);
   }
 }
 

@@ -1,9 +1,9 @@
 #include "weights/convert/convert.h"
 
 #include "base/hash.h"
+#include "base/parallel.h"
 #include "base/try.h"
 #include "weights/convert/part_file.h"
-#include "base/parallel.h"
 
 #include <fmt/format.h>
 #include <algorithm>

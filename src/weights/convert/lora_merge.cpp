@@ -78,7 +78,7 @@ std::vector<LoraTarget> released_lora_targets() {
 }
 
 Result<std::unique_ptr<LoraDelta>> LoraDelta::create(const std::vector<MergedLora>& loras, const WeightPart& dit,
-                                                     std::vector<std::string>& notices, const CancelToken* cancel) {
+                                                     std::vector<std::string>& notices, const CancelToken* cancel, bool force) {
   std::unique_ptr<LoraDelta> out(new LoraDelta);
   const std::vector<LoraTarget> targets = lora_targets(dit);
   const BaseMark base = base_mark(dit.checkpoint());
@@ -89,10 +89,10 @@ Result<std::unique_ptr<LoraDelta>> LoraDelta::create(const std::vector<MergedLor
   for (const MergedLora& lora : loras) {
     TRITIUM_TRY_ASSIGN(const auto file, LoraFile::open(lora.path));
     TRITIUM_TRY_ASSIGN(const auto contract, contract_of(*file));
-    TRITIUM_TRY(check_base(file->name(), contract.has_value(), base));
-    if (contract && !distilled.empty())
+    if (!force) TRITIUM_TRY(check_base(file->name(), contract.has_value(), base));
+    if (!force && contract && !distilled.empty())
       return Error{ErrorCode::usage, fmt::format("'{}' and '{}' are both step-distilled", distilled, file->name()), "lora",
-                   "merge one of them"};
+                   "merge one of them; --force does it all the same"};
     if (contract) distilled = file->name();
     LoraMatchOptions options;
     options.alpha = lora.alpha;

@@ -26,9 +26,9 @@ struct MergedLora {
 class LoraDelta final : public WeightDelta {
  public:
   // Errors: LoraFile::open's, match_lora's; usage for an adapter the base has already, or a second step-distilled one (check_base).
-  // `notices` takes what the match reports say.
+  // `notices` takes what the match reports say. `force`: what check_base and a second step-distilled one would refuse is merged.
   static Result<std::unique_ptr<LoraDelta>> create(const std::vector<MergedLora>& loras, const WeightPart& dit,
-                                                   std::vector<std::string>& notices, const CancelToken* cancel);
+                                                   std::vector<std::string>& notices, const CancelToken* cancel, bool force = false);
 
   [[nodiscard]] bool touches(const std::string& official) const override;
   Result<void> add(const std::string& official, std::int64_t first_row, std::int64_t columns, std::span<float> rows) const override;

@@ -171,6 +171,7 @@ class Planner {
     }
     for (const auto& entry : source_.metadata)
       if (entry.first != kMerged || options_.delta == nullptr) m.push_back(entry);  // a delta's list holds those of its base
+    if (source_.kind == PartKind::dit) m.emplace_back("tritium.qkv_order", interleaved_ ? "interleaved" : "plain");
     TRITIUM_TRY_ASSIGN(const std::vector<SourceFile> files, identify_files(source_.part->checkpoint()));
     nlohmann::ordered_json sources = nlohmann::ordered_json::array();
     for (const SourceFile& file : files)
