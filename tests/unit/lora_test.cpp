@@ -134,13 +134,26 @@ TEST_F(LoraFiles, BadAlphasAreRefused) {
   EXPECT_TRUE(contains(refusal(kohya).message, "not a number"));
 }
 
-TEST_F(LoraFiles, B14_WhatDoesNotFitIsListedWithItsReason) {
+// What a converter made of qkv_proj: underscores that became dots.
+TEST_F(LoraFiles, B14_MangledNamesAreRecognised) {
+  auto tensors = maker().make(LoraStyle::bare);
+  const std::size_t all = match(tensors).report.matched;
+  for (const char* factor : {"lora_A", "lora_B"}) {
+    auto node = tensors.extract(std::string("blocks.0.attn.qkv_proj.") + factor + ".weight");
+    ASSERT_FALSE(node.empty());
+    node.key() = std::string("blocks.0.attn.qkv.proj.") + factor + ".weight";
+    tensors.insert(std::move(node));
+  }
+  const LoraMatch found = match(tensors);
+  EXPECT_EQ(found.report.matched, all);
+  EXPECT_TRUE(found.report.skipped.empty());
+}
+
+TEST_F(LoraFiles, WhatDoesNotFitIsListedWithItsReason) {
   auto tensors = maker().make(LoraStyle::bare);
   tensors["blocks.7.mlp.fc1.lora_A.weight"] = {{2, 6}, std::vector<float>(12)};
   tensors["blocks.7.mlp.fc1.lora_B.weight"] = {{10, 2}, std::vector<float>(20)};
   tensors["something.else"] = {{3}, {1, 2, 3}};
-  tensors["blocks.0.attn.qkv.proj.lora_A.weight"] = {{2, 6}, std::vector<float>(12)};  // what a converter made of qkv_proj
-  tensors["blocks.0.attn.qkv.proj.lora_B.weight"] = {{24, 2}, std::vector<float>(48)};
   tensors["blocks.0.mlp.fc1.diff_b"] = {{1}, {1}};
   tensors["blocks.0.mlp.fc2.lora_A.weight"] = {{2, 4}, std::vector<float>(8)};  // the layer takes 5
   tensors.erase("blocks.1.mlp.fc2.lora_B.weight");
@@ -159,8 +172,8 @@ TEST_F(LoraFiles, B14_WhatDoesNotFitIsListedWithItsReason) {
   const auto lines = lora_report_lines(found.report, "a", 1);
   std::string all;
   for (const std::string& line : lines) all += line + "\n";
-  for (const char* key : {"blocks.7.mlp.fc1", "something.else", "blocks.0.attn.qkv.proj", "blocks.0.mlp.fc1.diff_b", "blocks.0.mlp.fc2",
-                          "blocks.1.mlp.fc2", "[2, 4]", "not finite"})
+  for (const char* key :
+       {"blocks.7.mlp.fc1", "something.else", "blocks.0.mlp.fc1.diff_b", "blocks.0.mlp.fc2", "blocks.1.mlp.fc2", "[2, 4]", "not finite"})
     EXPECT_TRUE(contains(all, key)) << key << " in\n" << all;
 }
 
