@@ -25,8 +25,12 @@ bool alike(const LogicalTensor& a, const LogicalTensor& b) {
   if (a.quant.has_value() != b.quant.has_value() || a.shape.size() != b.shape.size()) return false;
   if (!std::equal(a.shape.begin() + 1, a.shape.end(), b.shape.begin() + 1)) return false;
   if (!a.quant) return a.stored->dtype == b.stored->dtype;
+  // What one has beside its codes and the other has not would be missing from the factors they share.
+  const SideTensors &mine = a.quant->sides, &theirs = b.quant->sides;
+  const auto both = [&](auto member) { return (mine.*member == nullptr) == (theirs.*member == nullptr); };
   return a.quant->format == b.quant->format && a.quant->rotation == b.quant->rotation && a.quant->group == b.quant->group &&
-         a.quant->sides.pre_quant_scale == nullptr && b.quant->sides.pre_quant_scale == nullptr;
+         mine.pre_quant_scale == nullptr && theirs.pre_quant_scale == nullptr && both(&SideTensors::scale) &&
+         both(&SideTensors::channel_scale) && both(&SideTensors::correction);
 }
 
 }  // namespace
