@@ -23,8 +23,12 @@ class ScratchFolder {
  public:
   static Result<ScratchFolder> create() {
     std::error_code code;
-    std::string name = (fs::temp_directory_path(code) / "tritium-compare-XXXXXX").string();
-    if (code || ::mkdtemp(name.data()) == nullptr)
+    const fs::path folder = fs::temp_directory_path(code);
+    if (code)
+      return Error{ErrorCode::failure, "there is no folder for temporary files: " + code.message(), "TMPDIR",
+                   "set TMPDIR to a folder that can be written to"};
+    std::string name = (folder / "tritium-compare-XXXXXX").string();  // mkdtemp replaces the X
+    if (::mkdtemp(name.data()) == nullptr)
       return Error{ErrorCode::failure, fmt::format("cannot make a folder '{}'", name), "", "set TMPDIR to a folder that can be written to"};
     return ScratchFolder(name);
   }
