@@ -18,6 +18,7 @@ Runner add_devices(CLI::App& app);
 Runner add_convert(CLI::App& app);
 Runner add_fetch(CLI::App& app);
 Runner add_verify(CLI::App& app);
+Runner add_synth(CLI::App& app);
 
 // Checks a number; the parser library's own messages differ from release to release.
 CLI::Validator between(double least, double most);

@@ -68,6 +68,7 @@ int main(int argc, char** argv) {
   struct Command {
     const char *name, *help;
     Runner (*add)(CLI::App&);
+    bool hidden = false;  // works, but is not listed
   };
   constexpr Command kCommands[] = {{"generate", "Make a video with sound from a prompt", add_generate},
                                    {"plan", "Show what a request would compute, without computing it", add_plan},
@@ -75,10 +76,12 @@ int main(int argc, char** argv) {
                                    {"fetch", "Download a model", add_fetch},
                                    {"verify", "Say whether downloaded files are complete and sound", add_verify},
                                    {"convert", "Write a model in another format, pruned or with LoRAs folded in", add_convert},
-                                   {"devices", "List the compute devices", add_devices}};
+                                   {"devices", "List the compute devices", add_devices},
+                                   {"synth", "For developers: a model of any size with random weights", add_synth, /*hidden=*/true}};
   std::map<CLI::App*, Runner> runners;
   for (const Command& command : kCommands) {
     CLI::App* sub = app.add_subcommand(command.name, command.help);
+    if (command.hidden) sub->group("");
     sub->fallthrough();  // --config may stand behind the sub-command
     runners[sub] = command.add(*sub);
     take_environment(*sub);
