@@ -128,7 +128,7 @@ Result<void> Parts::load_one(Part part, MatrixPolicy policy, const CancelToken* 
     case Part::text:
       return keep(text_, TextModel::load(device_, m.text, m.text_config, policy, cancel, progress));
     case Part::dit: {
-      TRITIUM_TRY_ASSIGN(dit_, Dit::load(device_, *m.dit, m.dit_config, policy, cancel, progress));
+      TRITIUM_TRY_ASSIGN(dit_, Dit::load(device_, m.dit, m.dit_config, policy, cancel, progress));
       return {};
     }
     case Part::video_decoder:
