@@ -140,6 +140,7 @@ class ShareLoader {
 
   Result<void> load(const DitShare& share, const CancelToken* cancel, const LoadProgress& progress) {
     const bool with_outside = weights_.shards.empty();
+    if (!with_outside) policy_.form = form_for(*share.device);
     ParamLoader loader(*part_, kPart, policy_);
     if (with_outside) Declarer(loader, config_).outside(weights_);
     const std::uint64_t outside = loader.bytes();
@@ -257,6 +258,17 @@ Result<DitResidency> dit_residency(Device& device, const std::shared_ptr<const W
   TRITIUM_TRY_ASSIGN(const std::uint64_t all, dit_weight_bytes(*part, config, policy));
   return DitResidency{
       all, outside_bytes(*part, config, policy) + BlockStore::least_bytes(blocks.sizes) + BlockStore::least_bytes(modulations.sizes)};
+}
+
+std::vector<std::uint64_t> dit_block_bytes(const WeightPart& part, const DitConfig& config, MatrixPolicy policy) {
+  std::vector<std::uint64_t> out;
+  for (int i = 0; i < config.layers; ++i) {
+    ParamLoader loader(part, kPart, policy, kBlockParams);
+    DitWeights ignored;
+    Declarer(loader, config).blocks(ignored, i, 1);
+    out.push_back(loader.padded_bytes());
+  }
+  return out;
 }
 
 Result<std::uint64_t> dit_weight_bytes(const WeightPart& part, const DitConfig& config, MatrixPolicy policy) {

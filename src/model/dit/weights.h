@@ -74,6 +74,9 @@ Result<DitWeights> load_dit_weights(std::span<const DitShare> shares, const std:
                                     const DitConfig& config, MatrixPolicy policy, const CancelToken* cancel = nullptr,
                                     const LoadProgress& progress = {});
 
+// Bytes of each block with its modulation layer, as a slot needs them. Tensors that are missing count nothing.
+std::vector<std::uint64_t> dit_block_bytes(const WeightPart& part, const DitConfig& config, MatrixPolicy policy);
+
 // Bytes on the device, after checking all names and shapes.
 Result<std::uint64_t> dit_weight_bytes(const WeightPart& part, const DitConfig& config, MatrixPolicy policy);
 

@@ -89,6 +89,16 @@ Result<std::uint64_t> TextModel::weight_bytes(const WeightPart& part, const Text
   return loader.bytes();
 }
 
+std::vector<std::uint64_t> TextModel::layer_bytes(const WeightPart& part, const TextConfig& config, MatrixPolicy policy) {
+  std::vector<std::uint64_t> out;
+  for (int i = 0; i < config.layers; ++i) {
+    ParamLoader loader(part, kPart, policy, kLayerParams);
+    declare_layer(loader, config, i);
+    out.push_back(loader.padded_bytes());
+  }
+  return out;
+}
+
 Result<BlockUnits> TextModel::units(Device& device, const std::shared_ptr<const WeightPart>& part, const TextConfig& config,
                                     MatrixPolicy policy) {
   struct Loaded {

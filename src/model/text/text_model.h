@@ -32,6 +32,9 @@ class TextModel {
   // Bytes the weights take on the device, after checking names and shapes against the configuration.
   static Result<std::uint64_t> weight_bytes(const WeightPart& part, const TextConfig& config, MatrixPolicy policy);
 
+  // Of each layer, as a slot needs them.
+  static std::vector<std::uint64_t> layer_bytes(const WeightPart& part, const TextConfig& config, MatrixPolicy policy);
+
   // ids [L], positions [L] = (t, h, w) per token -> float32 [L][hidden] row-major, without the final norm.
   // Errors: usage (no tokens, id out of range, more tokens than positions), rejected (values not finite, the layer is named).
   // `progress` counts layers.
