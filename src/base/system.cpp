@@ -26,11 +26,17 @@ std::optional<std::uint64_t> first_number(const std::string& path) {
   return std::nullopt;
 }
 
-std::string own_cgroup() {
+// This process's place in a hierarchy of cgroups: "" for that of version 2, otherwise of the controller.
+std::string own_cgroup(std::string_view controller = "") {
   std::ifstream in("/proc/self/cgroup");
-  std::string line;
-  while (std::getline(in, line))
-    if (line.rfind("0::", 0) == 0) return "/sys/fs/cgroup" + line.substr(3);
+  std::string line;  // "number:controllers:path"
+  while (std::getline(in, line)) {
+    const std::size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
+    if (controllers == fmt::format(",{},", controller) || (!controller.empty() && controllers.find(fmt::format(",{},", controller)) != std::string::npos))
+      return line.substr(second + 1);
+  }
   return {};
 }
 
@@ -68,13 +74,21 @@ void limit_to_group(HostMemory& memory, const std::string& group, const char* li
   limit_to(memory, *limit, *used - std::min(*used, pages));
 }
 
+// A group's limit and those of the groups above it. In a container the path may be that of the host: then only the root is there.
+void limit_to_groups(HostMemory& memory, const std::string& root, std::string path, const char* limit_name, const char* used_name) {
+  for (;; path.resize(std::max(path.rfind('/'), std::size_t{0}))) {
+    limit_to_group(memory, root + path, limit_name, used_name);
+    if (path.empty() || path.rfind('/') == std::string::npos) return;
+  }
+}
+
 }  // namespace
 
 int usable_cpus() {
   int cpus = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   cpu_set_t set;
   if (sched_getaffinity(0, sizeof set, &set) == 0) cpus = std::max(1, CPU_COUNT(&set));
-  std::ifstream in(own_cgroup() + "/cpu.max");  // "quota period" in microseconds, or "max period"
+  std::ifstream in("/sys/fs/cgroup" + own_cgroup() + "/cpu.max");  // "quota period" in microseconds, or "max period"
   double quota = 0, period = 0;
   if (in >> quota >> period && period > 0) cpus = std::clamp(static_cast<int>(std::ceil(quota / period)), 1, cpus);
   return cpus;
@@ -82,15 +96,8 @@ int usable_cpus() {
 
 HostMemory host_memory() {
   HostMemory memory{proc_bytes("/proc/meminfo", "MemTotal"), proc_bytes("/proc/meminfo", "MemAvailable")};
-  constexpr std::string_view kRoot = "/sys/fs/cgroup";
-  if (std::string group = own_cgroup(); !group.empty()) {
-    for (; group.size() >= kRoot.size(); group.resize(std::max(group.rfind('/'), std::size_t{1}))) {
-      limit_to_group(memory, group, "/memory.max", "/memory.current");
-      if (group.size() <= kRoot.size()) break;
-    }
-  } else {
-    limit_to_group(memory, "/sys/fs/cgroup/memory", "/memory.limit_in_bytes", "/memory.usage_in_bytes");
-  }
+  limit_to_groups(memory, "/sys/fs/cgroup", own_cgroup(), "/memory.max", "/memory.current");
+  limit_to_groups(memory, "/sys/fs/cgroup/memory", own_cgroup("memory"), "/memory.limit_in_bytes", "/memory.usage_in_bytes");
   for (const auto& [resource, used] : {std::pair(RLIMIT_AS, "VmSize"), std::pair(RLIMIT_DATA, "VmData")}) {
     rlimit limit{};
     if (getrlimit(resource, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)

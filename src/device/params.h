@@ -18,7 +18,6 @@ inline MatrixForm host_form() { return fast_kernels_wanted() ? MatrixForm::packe
 
 class ParamLoader {
  public:
-  static constexpr std::uint64_t kMostAlignment = 256;
   static constexpr std::size_t kMaxParams = 16384;  // the largest part has about 1100 tensors, some with two factors beside them
 
   // `what` names the part in errors: "video VAE decoder".
@@ -50,8 +49,6 @@ class ParamLoader {
 
   // What will be allocated, with the tables of packed matrices.
   [[nodiscard]] std::uint64_t bytes() const { return pool_.bytes() + table_bytes_; }
-  // The same with room for alignment, whatever the device.
-  [[nodiscard]] std::uint64_t padded_bytes() const { return bytes() + kMostAlignment * (items_.size() + 1) * 3; }
 
   // All missing and misshapen tensors in one error (code model), before anything is allocated; then reads. Values and scales that are
   // not finite are refused. The matrices given out are complete afterwards, the loader is spent.

@@ -15,18 +15,21 @@ std::uint64_t block_bytes(const WeightPart& part, const std::string& prefix, std
   return sum;
 }
 
+// What the alignment of a block's tensors may take in a slot.
+constexpr std::uint64_t kSlotPadding = std::uint64_t{64} << 10;
+
 // `blocks` are those of the file that make up the part together with what is left of it.
 PartShape divide(const PlanInputs::Weights& whole, std::vector<std::uint64_t> blocks, std::uint64_t file_total, std::string format) {
   PartShape out;
   out.format = std::move(format);
   std::uint64_t resident = 0, file = 0;
   for (std::size_t i = 0; i < blocks.size(); ++i) {
-    const std::uint64_t bytes = blocks[i];
-    const double share = static_cast<double>(bytes) / static_cast<double>(std::max<std::uint64_t>(1, file_total));
-    out.units.push_back(
-        {i < whole.blocks.size() ? whole.blocks[i] : static_cast<std::uint64_t>(share * static_cast<double>(whole.bytes)), bytes});
-    resident += out.units.back().resident;
-    file += bytes;
+    const double share = static_cast<double>(blocks[i]) / static_cast<double>(std::max<std::uint64_t>(1, file_total));
+    const std::uint64_t bytes =
+        i < whole.blocks.size() ? whole.blocks[i] : static_cast<std::uint64_t>(share * static_cast<double>(whole.bytes));
+    out.units.push_back({bytes + kSlotPadding, blocks[i]});
+    resident += bytes;
+    file += blocks[i];
   }
   out.other = {whole.bytes - std::min(resident, whole.bytes), file_total - std::min(file, file_total)};
   return out;

@@ -266,7 +266,7 @@ std::vector<std::uint64_t> dit_block_bytes(const WeightPart& part, const DitConf
     ParamLoader loader(part, kPart, policy, kBlockParams);
     DitWeights ignored;
     Declarer(loader, config).blocks(ignored, i, 1);
-    out.push_back(loader.padded_bytes());
+    out.push_back(loader.bytes());
   }
   return out;
 }

@@ -74,7 +74,7 @@ Result<DitWeights> load_dit_weights(std::span<const DitShare> shares, const std:
                                     const DitConfig& config, MatrixPolicy policy, const CancelToken* cancel = nullptr,
                                     const LoadProgress& progress = {});
 
-// Bytes of each block with its modulation layer, as a slot needs them. Tensors that are missing count nothing.
+// Bytes of each block with its modulation layer. Tensors that are missing count nothing.
 std::vector<std::uint64_t> dit_block_bytes(const WeightPart& part, const DitConfig& config, MatrixPolicy policy);
 
 // Bytes on the device, after checking all names and shapes.

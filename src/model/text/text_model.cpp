@@ -94,7 +94,7 @@ std::vector<std::uint64_t> TextModel::layer_bytes(const WeightPart& part, const 
   for (int i = 0; i < config.layers; ++i) {
     ParamLoader loader(part, kPart, policy, kLayerParams);
     declare_layer(loader, config, i);
-    out.push_back(loader.padded_bytes());
+    out.push_back(loader.bytes());
   }
   return out;
 }

@@ -32,7 +32,7 @@ class TextModel {
   // Bytes the weights take on the device, after checking names and shapes against the configuration.
   static Result<std::uint64_t> weight_bytes(const WeightPart& part, const TextConfig& config, MatrixPolicy policy);
 
-  // Of each layer, as a slot needs them.
+  // Of each layer alone.
   static std::vector<std::uint64_t> layer_bytes(const WeightPart& part, const TextConfig& config, MatrixPolicy policy);
 
   // ids [L], positions [L] = (t, h, w) per token -> float32 [L][hidden] row-major, without the final norm.
