@@ -227,6 +227,7 @@ Result<void> ParamLoader::map_values() {
 
 Result<TensorPool> ParamLoader::load(Device& device, const CancelToken* cancel, const LoadProgress& progress) {
   TRITIUM_TRY(check());
+  if (device.dry()) return std::move(pool_);
   if (device.is_cpu()) TRITIUM_TRY(map_values());
   TRITIUM_TRY(pool_.allocate(device, "the " + what_, TensorPool::Contents::undefined));
   const std::uint64_t total = pool_.bytes();

@@ -20,7 +20,7 @@ class TensorPool {
   ggml_tensor* add(const std::string& name, ggml_type type, std::span<const std::int64_t> ne);
 
   enum class Contents { zeroed, undefined };
-  // Error does_not_fit names the bytes.
+  // Error does_not_fit names the bytes. On a dry device the tensors stay without memory.
   Result<void> allocate(Device& device, const std::string& what, Contents contents = Contents::zeroed);
 
   // Lets a tensor use memory that lies elsewhere, on the host: a mapped file. To be called before allocate(), which leaves such tensors
@@ -39,9 +39,10 @@ class TensorPool {
   ggml_backend_buffer_ptr buffer_;  // freed before the context
 };
 
-// Uploads exactly the tensor's elements (F32 tensors).
+// Uploads exactly the tensor's elements (F32 tensors; I32 tensors). On a dry device nothing happens.
 void upload(ggml_tensor* tensor, std::span<const float> values);
-// Downloads an F32 tensor.
+void upload(ggml_tensor* tensor, std::span<const std::int32_t> values);
+// Downloads an F32 tensor. On a dry device zeros.
 std::vector<float> download(const ggml_tensor* tensor);
 
 }  // namespace tritium

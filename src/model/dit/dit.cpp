@@ -38,8 +38,8 @@ void DitRun::select_modulation(const RowTimesteps& timesteps) {
     variants[row] = 3 * table_row[timesteps.index[row]] + static_cast<std::int32_t>(layout_.tags[row]);
   for (int row = layout_.target_audio().first; row < layout_.rows(); ++row)
     times.push_back(table_row[timesteps.index[static_cast<std::size_t>(row)]]);
-  ggml_backend_tensor_set(variant_of_row_, variants.data(), 0, variants.size() * sizeof(variants[0]));
-  ggml_backend_tensor_set(time_of_target_, times.data(), 0, times.size() * sizeof(times[0]));
+  upload(variant_of_row_, variants);
+  upload(time_of_target_, times);
 }
 
 Result<void> DitRun::embed(int step, const DitRows& x, const CancelToken* cancel) {
