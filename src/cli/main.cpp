@@ -77,7 +77,8 @@ int main(int argc, char** argv) {
                                    {"verify", "Say whether downloaded files are complete and sound", add_verify},
                                    {"convert", "Write a model in another format, pruned or with LoRAs folded in", add_convert},
                                    {"devices", "List the compute devices", add_devices},
-                                   {"synth", "For developers: a model of any size with random weights", add_synth, /*hidden=*/true}};
+                                   {"synth", "For developers: a model of any size with random weights", add_synth, /*hidden=*/true},
+                                   {"rpc-server", "Lend a device to other processes", add_rpc_server, /*hidden=*/true}};
   std::map<CLI::App*, Runner> runners;
   for (const Command& command : kCommands) {
     CLI::App* sub = app.add_subcommand(command.name, command.help);

@@ -2,33 +2,24 @@
 
 #include "base/system.h"
 #include "base/try.h"
+#include "device/backends.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <strings.h>
 #include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
+#include <list>
 #include <mutex>
+#include <optional>
 
 namespace tritium {
 namespace {
 
 // Upper bound of the nodes of one graph; sizes the scheduler's tables.
 constexpr std::size_t kMaxGraphNodes = 16384;
-
-void load_backends() {
-  static std::once_flag once;
-  std::call_once(once, [] {
-    // Only warnings and errors of the backends are of interest to users.
-    ggml_log_set(
-        [](ggml_log_level level, const char* text, void*) {
-          if (level == GGML_LOG_LEVEL_ERROR) std::fputs(text, stderr);
-        },
-        nullptr);
-    ggml_backend_load_all();
-  });
-}
 
 std::string kind_name(enum ggml_backend_dev_type type) {
   switch (type) {
@@ -57,9 +48,14 @@ DeviceInfo describe(ggml_backend_dev_t device) {
   return info;
 }
 
-template <class Function>
-Function backend_function(ggml_backend_dev_t device, const char* name) {
-  return reinterpret_cast<Function>(ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(device), name));
+// Libraries below may throw.
+template <class Work>
+Result<void> guarded(const DeviceInfo& info, const char* doing, Work work) {
+  try {
+    return work();
+  } catch (const std::exception& e) {
+    return Error{ErrorCode::device, fmt::format("device '{}' failed while {}: {}", info.name, doing, e.what()), "", ""};
+  }
 }
 
 // Work of a graph, in operations: products by their size, everything else by the values it writes.
@@ -80,6 +76,64 @@ constexpr double kOperationsPerThread = 5e8;
 
 Error device_error(std::string message, std::string hint = {}) { return Error{ErrorCode::device, std::move(message), "", std::move(hint)}; }
 
+// Numbers as '#', so that the same graph of every block counts as one.
+std::string without_numbers(const std::string& scope) {
+  std::string out;
+  for (const char c : scope) {
+    const bool digit = std::isdigit(static_cast<unsigned char>(c)) != 0;
+    if (!digit || out.empty() || out.back() != '#') out += digit ? '#' : c;
+  }
+  return out;
+}
+
+std::string describe(const ggml_tensor* tensor) {
+  return fmt::format("{} [{}]", ggml_type_name(tensor->type), fmt::join(tensor->ne, ", "));
+}
+
+std::string describe_operation(const ggml_tensor* node) {
+  std::string out = fmt::format("{} {}", ggml_op_desc(node), describe(node));
+  for (int i = 0; i < GGML_MAX_SRC && node->src[i] != nullptr; ++i)
+    out += fmt::format("{}{}", i == 0 ? " of " : ", ", describe(node->src[i]));
+  return out;
+}
+
+// Nodes that compute nothing.
+bool is_view(const ggml_tensor* node) {
+  return node->op == GGML_OP_NONE || node->op == GGML_OP_RESHAPE || node->op == GGML_OP_VIEW || node->op == GGML_OP_PERMUTE ||
+         node->op == GGML_OP_TRANSPOSE;
+}
+
+// Whether a node writes into memory that it does not choose.
+bool has_memory(const ggml_tensor* node) { return node->data != nullptr || (node->view_src != nullptr && node->view_src->data != nullptr); }
+
+struct RunningGraphs {
+  std::mutex mutex;
+  std::list<std::string> graphs;
+};
+
+RunningGraphs& running() {
+  static RunningGraphs all;
+  return all;
+}
+
+// Puts a graph on the list while it exists.
+class RunningGraph {
+ public:
+  explicit RunningGraph(std::string what) {
+    const std::lock_guard lock(running().mutex);
+    entry_ = running().graphs.insert(running().graphs.end(), std::move(what));
+  }
+  ~RunningGraph() {
+    const std::lock_guard lock(running().mutex);
+    running().graphs.erase(entry_);
+  }
+  RunningGraph(const RunningGraph&) = delete;
+  RunningGraph& operator=(const RunningGraph&) = delete;
+
+ private:
+  std::list<std::string>::iterator entry_;
+};
+
 }  // namespace
 
 bool fast_kernels_wanted() {
@@ -88,46 +142,55 @@ bool fast_kernels_wanted() {
 }
 
 std::vector<DeviceInfo> list_devices() {
-  load_backends();
   std::vector<DeviceInfo> out;
-  for (std::size_t i = 0; i < ggml_backend_dev_count(); ++i) out.push_back(describe(ggml_backend_dev_get(i)));
+  for (ggml_backend_dev_t device : backends::all()) out.push_back(describe(device));
   return out;
 }
 
 std::string backend_library_version() { return ggml_version(); }
 
+std::vector<std::string> running_graphs() {
+  const std::lock_guard lock(running().mutex);
+  return {running().graphs.begin(), running().graphs.end()};
+}
+
+std::vector<std::string> lost_devices() { return rpc::lost_connections(); }
+
 Result<std::unique_ptr<Device>> Device::open(const std::string& name, int threads) {
-  load_backends();
   ggml_backend_dev_t chosen = nullptr;
-  ggml_backend_dev_t cpu = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
-  std::vector<std::string> names;
-  for (std::size_t i = 0; i < ggml_backend_dev_count(); ++i) {
-    ggml_backend_dev_t device = ggml_backend_dev_get(i);
-    names.emplace_back(ggml_backend_dev_name(device));
-    if (strcasecmp(ggml_backend_dev_name(device), name.c_str()) == 0) chosen = device;
-  }
-  if (cpu == nullptr) return device_error("no CPU backend of ggml was found", "install the ggml package with its CPU backend (libggml0)");
-  if (name.empty()) chosen = cpu;
-  if (chosen == nullptr) {
-    return Error{ErrorCode::device, fmt::format("there is no device '{}'; available: {}", name, fmt::join(names, ", ")), "device",
-                 "see 'tritium devices'"};
+  TRITIUM_TRY_ASSIGN(ggml_backend_dev_t cpu, backends::find("CPU"));
+  std::optional<rpc::Endpoint> endpoint;
+  if (rpc::is_remote(name)) {
+    TRITIUM_TRY_ASSIGN(endpoint, rpc::parse_endpoint(name));
+    TRITIUM_TRY_ASSIGN(chosen, rpc::connect(*endpoint));
+  } else {
+    TRITIUM_TRY_ASSIGN(chosen, backends::find(name));
   }
 
   std::unique_ptr<Device> device(new Device);
-  device->info_ = describe(chosen);
+  device->info_.name = endpoint ? endpoint->name() : ggml_backend_dev_name(chosen);
   device->is_cpu_ = chosen == cpu;
   device->threads_ = threads > 0 ? threads : usable_cpus();
   device->fast_kernels_ = device->is_cpu_ && fast_kernels_wanted();
-  for (ggml_backend_dev_t each : {chosen, cpu}) {
-    if (each == cpu && device->is_cpu_ && !device->backends_.empty()) continue;
-    ggml_backend_t backend = ggml_backend_dev_init(each, nullptr);
-    if (backend == nullptr) return device_error(fmt::format("device '{}' could not be initialised", ggml_backend_dev_name(each)));
-    device->backends_.push_back(backend);
-  }
-  device->set_threads_ = backend_function<ggml_backend_set_n_threads_t>(cpu, "ggml_backend_set_n_threads");
-  device->set_abort_callback_ = backend_function<ggml_backend_set_abort_callback_t>(cpu, "ggml_backend_set_abort_callback");
-  device->scheduler_ = device->make_scheduler();
-  if (device->scheduler_ == nullptr) return device_error("the scheduler could not be created");
+  TRITIUM_TRY(guarded(device->info_, "starting", [&]() -> Result<void> {
+    for (ggml_backend_dev_t each : {chosen, cpu}) {
+      if (each == cpu && device->is_cpu_ && !device->backends_.empty()) continue;
+      ggml_backend_t backend = ggml_backend_dev_init(each, nullptr);
+      if (backend == nullptr) return device_error(fmt::format("device '{}' could not be initialised", ggml_backend_dev_name(each)));
+      device->backends_.push_back(backend);
+    }
+    if (endpoint) device->watch_ = std::make_unique<rpc::Watch>(*endpoint);
+    device->info_ = describe(chosen);
+    if (endpoint) {
+      device->info_.name = endpoint->name();
+      device->info_.kind = "remote";
+    }
+    device->scheduler_ = device->make_scheduler();
+    if (device->scheduler_ == nullptr) return device_error("the scheduler could not be created");
+    return {};
+  }));
+  device->set_threads_ = backends::function<ggml_backend_set_n_threads_t>(cpu, "ggml_backend_set_n_threads");
+  device->set_abort_callback_ = backends::function<ggml_backend_set_abort_callback_t>(cpu, "ggml_backend_set_abort_callback");
   return device;
 }
 
@@ -153,18 +216,52 @@ std::uint64_t Device::working_bytes() const {
   return sum;
 }
 
-Result<void> Device::allocate(ggml_cgraph* graph) {
+std::vector<UnsupportedOp> Device::fallbacks() const {
+  std::vector<UnsupportedOp> out;
+  for (const auto& [key, count] : fallbacks_) out.push_back({key.first, key.second, count});
+  return out;
+}
+
+// Left to itself the scheduler keeps inputs, and what depends on inputs alone, on the CPU.
+Result<void> Device::place(ggml_cgraph* graph, const std::string& scope, std::span<ggml_tensor* const> inputs) {
+  ggml_backend_dev_t hardware = ggml_backend_get_device(backend());
+  if (!dry_)
+    for (ggml_tensor* input : inputs) ggml_backend_sched_set_tensor_backend(scheduler_, input, backend());
+  for (int i = 0; i < ggml_graph_n_nodes(graph); ++i) {
+    ggml_tensor* node = ggml_graph_node(graph, i);
+    if (is_view(node)) continue;
+    const bool supported = ggml_backend_dev_supports_op(hardware, node);
+    if (!supported) {
+      ++fallbacks_[{without_numbers(scope), describe_operation(node)}];
+      if (has_memory(node))
+        return device_error(
+            fmt::format("device '{}' cannot compute {} in its own memory ({})", info_.name, describe_operation(node), scope),
+            "choose another device");
+    }
+    if (!dry_) ggml_backend_sched_set_tensor_backend(scheduler_, node, supported ? backends_.front() : backends_.back());
+  }
+  return {};
+}
+
+Result<void> Device::allocate(ggml_cgraph* graph, const std::string& scope, std::span<ggml_tensor* const> inputs) {
   if (static_cast<std::size_t>(ggml_graph_n_nodes(graph)) > kMaxGraphNodes)
     return device_error(fmt::format("a graph of {} nodes is above the limit of {}", ggml_graph_n_nodes(graph), kMaxGraphNodes));
-  ggml_backend_sched_reset(scheduler_);
-  if (!ggml_backend_sched_alloc_graph(scheduler_, graph))
-    return Error{ErrorCode::does_not_fit, fmt::format("device '{}' has not enough memory for the working tensors", info_.name), "",
-                 "choose a smaller size or fewer frames; see 'tritium plan'"};
-  return {};
+  scope_ = scope;
+  if (dry_) return is_cpu_ ? Result<void>{} : place(graph, scope, inputs);
+  const RunningGraph listed(fmt::format("{}: {}", info_.name, scope));
+  return guarded(info_, "allocating", [&]() -> Result<void> {
+    ggml_backend_sched_reset(scheduler_);
+    if (!is_cpu_) TRITIUM_TRY(place(graph, scope, inputs));
+    if (!ggml_backend_sched_alloc_graph(scheduler_, graph))
+      return Error{ErrorCode::does_not_fit, fmt::format("device '{}' has not enough memory for the working tensors", info_.name), "",
+                   "choose a smaller size or fewer frames; see 'tritium plan'"};
+    return {};
+  });
 }
 
 Result<void> Device::run(ggml_cgraph* graph, double custom_operations, const CancelToken* cancel) {
   if (cancel != nullptr) TRITIUM_TRY(cancel->check("computation"));
+  if (dry_) return {};
   if (set_abort_callback_ != nullptr) {
     const auto is_cancelled = [](void* token) { return token != nullptr && static_cast<const CancelToken*>(token)->cancelled(); };
     set_abort_callback_(backends_.back(), is_cancelled, const_cast<CancelToken*>(cancel));
@@ -173,13 +270,21 @@ Result<void> Device::run(ggml_cgraph* graph, double custom_operations, const Can
     const double useful = is_cpu_ ? (operations(graph) + custom_operations) / kOperationsPerThread : threads_;
     set_threads_(backends_.back(), static_cast<int>(std::clamp(useful, 1.0, static_cast<double>(threads_))));
   }
-  const ggml_status status = ggml_backend_sched_graph_compute(scheduler_, graph);
+  const Result<void> done = compute(graph);
   if (cancel != nullptr) TRITIUM_TRY(cancel->check("computation"));
-  if (status == GGML_STATUS_ALLOC_FAILED)
-    return Error{ErrorCode::does_not_fit, fmt::format("device '{}' ran out of memory while computing", info_.name), "", ""};
-  if (status != GGML_STATUS_SUCCESS)
-    return device_error(fmt::format("device '{}' failed while computing (status {})", info_.name, static_cast<int>(status)));
-  return {};
+  return done;
+}
+
+Result<void> Device::compute(ggml_cgraph* graph) {
+  const RunningGraph listed(fmt::format("{}: {}", info_.name, scope_));
+  return guarded(info_, "computing", [&]() -> Result<void> {
+    const ggml_status status = ggml_backend_sched_graph_compute(scheduler_, graph);
+    if (status == GGML_STATUS_ALLOC_FAILED)
+      return Error{ErrorCode::does_not_fit, fmt::format("device '{}' ran out of memory while computing", info_.name), "", ""};
+    if (status != GGML_STATUS_SUCCESS)
+      return device_error(fmt::format("device '{}' failed while computing (status {})", info_.name, static_cast<int>(status)));
+    return {};
+  });
 }
 
 }  // namespace tritium

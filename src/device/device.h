@@ -2,10 +2,12 @@
 #pragma once
 
 #include "base/cancel.h"
+#include "device/rpc.h"
 
 #include <ggml-backend.h>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -14,13 +16,14 @@
 namespace tritium {
 
 struct DeviceInfo {
-  std::string name;                                 // as accepted by Device::open: "CPU", "Vulkan0", "CUDA0", ...
+  std::string name;                                 // as accepted by Device::open: "CPU", "Vulkan0", "CUDA0", "rpc://HOST:PORT", ...
   std::string description;                          // the hardware's own name
-  std::string kind;                                 // "cpu", "gpu", "integrated gpu", "accelerator"
+  std::string kind;                                 // "cpu", "gpu", "integrated gpu", "accelerator", "remote"
   std::uint64_t memory_total = 0, memory_free = 0;  // bytes; 0 when the backend does not know
 };
 
-// All devices of all installed backends, in the registry's order. Loads the backends on first use.
+// All devices of all installed backends, the CPU first; not those behind a network connection. Loads every backend, which starts
+// graphics drivers.
 std::vector<DeviceInfo> list_devices();
 
 // Version of the ggml library in use, e.g. "0.27.0".
@@ -29,14 +32,27 @@ std::string backend_library_version();
 // Whether CPU devices use the hand-written kernels: unless the environment variable TRITIUM_KERNELS is "plain".
 bool fast_kernels_wanted();
 
+// An operation that a device does not have; the CPU computes it instead, and the values travel.
+struct UnsupportedOp {
+  std::string scope;       // of the graphs, numbers as '#': "dit.step#.block#"
+  std::string operation;   // with types and shapes: "IM2COL f32 [9, 33, 1, 1] of f32 [3, 3, 8, 1], f32 [33, 3, 1, 1]"
+  std::int64_t count = 0;  // how often it was met
+};
+
+// The graphs that threads of this process compute right now, as "DEVICE: SCOPE". For the report of a process that is about to end.
+std::vector<std::string> running_graphs();
+// Devices in use whose server closed the connection or went away, for the same purpose. ggml ends the process when it notices that.
+std::vector<std::string> lost_devices();
+
 // Receives every named intermediate after the graph that computes it has run. `shape` is innermost first (ggml order).
 using TensorObserver = std::function<void(const std::string& name, std::span<const std::int64_t> shape, std::span<const float> values)>;
 
-// One device with its scheduler and working memory. Not thread safe: one graph runs at a time.
+// One device with its scheduler and working memory. Not thread safe: one graph runs at a time. Several may exist at once, also for the
+// same hardware, each used by a thread of its own.
 class Device {
  public:
-  // `name` as in list_devices(), case-insensitive; empty = the CPU. `threads` (CPU work): 0 = all usable processors.
-  // Errors (code device) list what there is.
+  // `name` as in list_devices() or "rpc://HOST:PORT" (device/rpc.h), case-insensitive; empty = the CPU. `threads` (CPU work): 0 = all
+  // usable processors. Errors (code device) list what there is.
   static Result<std::unique_ptr<Device>> open(const std::string& name, int threads = 0);
   ~Device();
   Device(const Device&) = delete;
@@ -53,14 +69,23 @@ class Device {
   [[nodiscard]] bool fast_kernels() const { return fast_kernels_; }
   void set_fast_kernels(bool on) { fast_kernels_ = on && is_cpu_; }
 
+  // A dry device computes nothing: pools take no memory, uploads are dropped, and whatever is read is zero. Graphs are built and placed,
+  // so that fallbacks() is known without weights. To be set before anything is loaded; weights then have MatrixForm::blocks.
+  [[nodiscard]] bool dry() const { return dry_; }
+  void set_dry(bool on) { dry_ = on; }
+
+  // The operations that were left to the CPU since the device was opened; none if the device is the CPU.
+  [[nodiscard]] std::vector<UnsupportedOp> fallbacks() const;
+
   void set_observer(TensorObserver observer) { observer_ = std::move(observer); }
   [[nodiscard]] const TensorObserver& observer() const { return observer_; }
 
   // Gives the scratch memory back; the next graph allocates it anew. Results of earlier graphs are gone.
   void release_working_memory();
 
-  // Allocates the graph's tensors; results stay valid until the next call.
-  Result<void> allocate(ggml_cgraph* graph);
+  // Allocates the graph's tensors, on this device but for operations it does not have; results stay valid until the next call.
+  // `scope` names the graph, `inputs` are its tensors that are to be filled before run().
+  Result<void> allocate(ggml_cgraph* graph, const std::string& scope, std::span<ggml_tensor* const> inputs);
   // Runs an allocated graph, `custom_operations` of whose work lie in custom nodes, on fewer threads than threads() if it is small: results
   // do not depend on their number. A cancelled token stops it within one node and gives error `interrupted`.
   Result<void> run(ggml_cgraph* graph, double custom_operations, const CancelToken* cancel);
@@ -68,15 +93,22 @@ class Device {
  private:
   Device() = default;
   [[nodiscard]] ggml_backend_sched_t make_scheduler();
+  Result<void> place(ggml_cgraph* graph, const std::string& scope, std::span<ggml_tensor* const> inputs);
+  Result<void> compute(ggml_cgraph* graph);
+
   DeviceInfo info_;
   bool is_cpu_ = true;
   bool fast_kernels_ = false;
+  bool dry_ = false;
   int threads_ = 1;
   std::vector<ggml_backend_t> backends_;  // the device, then the CPU (once if the device is the CPU)
   ggml_backend_sched_t scheduler_ = nullptr;
   void (*set_threads_)(ggml_backend_t, int) = nullptr;
   void (*set_abort_callback_)(ggml_backend_t, ggml_abort_callback, void*) = nullptr;
   TensorObserver observer_;
+  std::string scope_;                                                      // of the allocated graph
+  std::map<std::pair<std::string, std::string>, std::int64_t> fallbacks_;  // scope and operation
+  std::unique_ptr<rpc::Watch> watch_;                                      // of a remote device
 };
 
 }  // namespace tritium

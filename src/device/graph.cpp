@@ -67,7 +67,9 @@ void Graph::watch(ggml_tensor* tensor) {
 }
 
 Result<void> Graph::run(const CancelToken* cancel) {
-  TRITIUM_TRY(device_.allocate(graph_));
+  std::vector<ggml_tensor*> inputs;
+  for (const Upload& each : uploads_) inputs.push_back(each.tensor);
+  TRITIUM_TRY(device_.allocate(graph_, scope_, inputs));
   for (const Upload& each : uploads_)
     if (each.tensor->buffer != nullptr) ggml_backend_tensor_set(each.tensor, each.bytes.data(), 0, each.bytes.size());
   TRITIUM_TRY(device_.run(graph_, custom_operations_, cancel));

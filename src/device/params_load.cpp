@@ -219,7 +219,9 @@ Result<void> ParamLoader::map_values() {
     const TensorInfo& stored = *item.source.sources.front()->stored;
     // Packed rows are read byte by byte; others by kernels that want whole elements.
     if (stored.bytes < kSmallestMapped || (!packed && stored.offset % sizeof(float) != 0)) continue;
-    TRITIUM_TRY_ASSIGN(item.mapped, part_.checkpoint().mapping(stored));
+    auto mapping = part_.checkpoint().mapping(stored);
+    if (!mapping.ok()) return {};  // address space may be limited: values are copied
+    item.mapped = std::move(mapping).value();
     pool_.bind(item.tensor, item.mapped, item.mapped->data(), item.mapped->bytes(), item.mapped->data() + stored.offset);
   }
   return {};
@@ -227,6 +229,7 @@ Result<void> ParamLoader::map_values() {
 
 Result<TensorPool> ParamLoader::load(Device& device, const CancelToken* cancel, const LoadProgress& progress) {
   TRITIUM_TRY(check());
+  if (device.dry()) return std::move(pool_);
   if (device.is_cpu()) TRITIUM_TRY(map_values());
   TRITIUM_TRY(pool_.allocate(device, "the " + what_, TensorPool::Contents::undefined));
   const std::uint64_t total = pool_.bytes();

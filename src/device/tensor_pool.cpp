@@ -26,6 +26,7 @@ ggml_tensor* TensorPool::add(const std::string& name, ggml_type type, std::span<
 }
 
 Result<void> TensorPool::allocate(Device& device, const std::string& what, Contents contents) {
+  if (device.dry()) return {};
   bool anything = false;
   for (ggml_tensor* t = ggml_get_first_tensor(context_.get()); t != nullptr; t = ggml_get_next_tensor(context_.get(), t))
     anything |= t->data == nullptr;
@@ -92,13 +93,22 @@ std::uint64_t TensorPool::bytes() const {
 
 void upload(ggml_tensor* tensor, std::span<const float> values) {
   GGML_ASSERT(values.size_bytes() == ggml_nbytes(tensor));  // callers size both from the same shape
-  ggml_backend_tensor_set(tensor, values.data(), 0, values.size_bytes());
+  if (tensor->buffer != nullptr) ggml_backend_tensor_set(tensor, values.data(), 0, values.size_bytes());
+}
+
+void upload(ggml_tensor* tensor, std::span<const std::int32_t> values) {
+  GGML_ASSERT(values.size_bytes() == ggml_nbytes(tensor));
+  if (tensor->buffer != nullptr) ggml_backend_tensor_set(tensor, values.data(), 0, values.size_bytes());
+}
+
+void copy(const ggml_tensor* from, ggml_tensor* to) {
+  if (from->buffer != nullptr && to->buffer != nullptr) ggml_backend_tensor_copy(const_cast<ggml_tensor*>(from), to);
 }
 
 std::vector<float> download(const ggml_tensor* tensor) {
   std::vector<float> out(static_cast<std::size_t>(ggml_nelements(tensor)));
   GGML_ASSERT(tensor->type == GGML_TYPE_F32 && ggml_is_contiguous(tensor));
-  ggml_backend_tensor_get(tensor, out.data(), 0, out.size() * sizeof(float));
+  if (tensor->buffer != nullptr) ggml_backend_tensor_get(tensor, out.data(), 0, out.size() * sizeof(float));
   return out;
 }
 

@@ -36,7 +36,7 @@ class TensorPool {
   ggml_tensor* add(const std::string& name, ggml_type type, std::span<const std::int64_t> ne);
 
   enum class Contents { zeroed, undefined };
-  // Error does_not_fit names the bytes.
+  // Error does_not_fit names the bytes. On a dry device the tensors stay without memory.
   Result<void> allocate(Device& device, const std::string& what, Contents contents = Contents::zeroed);
 
   // Instead of allocate(): puts the tensors into memory that exists and outlives their use. Error failure if it is too small.
@@ -60,9 +60,12 @@ class TensorPool {
   ggml_backend_buffer_ptr buffer_;  // freed before the context
 };
 
-// Uploads exactly the tensor's elements (F32 tensors).
+// Uploads exactly the tensor's elements (F32 tensors; I32 tensors). On a dry device nothing happens.
 void upload(ggml_tensor* tensor, std::span<const float> values);
-// Downloads an F32 tensor.
+void upload(ggml_tensor* tensor, std::span<const std::int32_t> values);
+// The same values on another device. On a dry device nothing happens.
+void copy(const ggml_tensor* from, ggml_tensor* to);
+// Downloads an F32 tensor. On a dry device zeros.
 std::vector<float> download(const ggml_tensor* tensor);
 
 }  // namespace tritium

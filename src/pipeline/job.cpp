@@ -92,8 +92,8 @@ Result<void> JobPlanner::describe_memory(const Job& job, PlanInputs& in) const {
     TRITIUM_TRY_ASSIGN(ModelShape on_devices, shape_of(job, MatrixForm::blocks));
     shape.on_devices = std::make_shared<const ModelShape>(std::move(on_devices));
   }
-  in.alternatives = std::make_shared<const MemoryAlternatives>(find_alternatives(machine_, machine, in.dit));
   in.machine = std::make_shared<const Machine>(std::move(machine));
+  in.alternatives = [this, known = in.machine, dit = in.dit] { return find_alternatives(machine_, *known, dit); };
   in.shape = std::make_shared<const ModelShape>(std::move(shape));
   return {};
 }

@@ -17,17 +17,24 @@ constexpr std::array<const char*, 5> kPlanStages = {"inputs", "text", "denoise",
 
 bool same_name(const std::string& a, const std::string& b) { return strcasecmp(a.c_str(), b.c_str()) == 0; }
 
-// Facts as they are now; a device that the registry does not list is opened.
-Result<DeviceInfo> info_of(const std::string& name, const std::vector<DeviceInfo>& listed, DeviceSet& devices) {
+struct Facts {
+  DeviceInfo info;
+  bool now = true;  // the free memory; otherwise that before anything was loaded
+};
+
+// A device that the registry does not list, and the CPU, is opened instead: listing starts graphics drivers.
+Result<Facts> facts_of(const std::string& name, DeviceSet& devices) {
   const std::string hardware = name.substr(0, name.find('#'));
-  for (const DeviceInfo& info : listed)
-    if (same_name(info.name, hardware)) return info;
   TRITIUM_TRY_ASSIGN(Device * device, devices.get(name));
-  return device->info();
+  if (device->is_cpu()) return Facts{device->info(), true};
+  for (const DeviceInfo& info : list_devices())
+    if (same_name(info.name, hardware)) return Facts{info, true};
+  return Facts{device->info(), false};
 }
 
 // Graphics cards where there are any, and the CPU.
-std::vector<std::string> automatic_devices(const std::vector<DeviceInfo>& listed) {
+std::vector<std::string> automatic_devices() {
+  const std::vector<DeviceInfo> listed = list_devices();
   std::vector<std::string> out;
   for (const DeviceInfo& info : listed)
     if (info.kind == "gpu") out.push_back(info.name);
@@ -54,20 +61,20 @@ std::uint64_t free_host_memory() {
 }
 
 Result<Machine> describe_machine(const MachineOptions& options, DeviceSet& devices, const Parts& parts) {
-  const std::vector<DeviceInfo> listed = list_devices();
   std::vector<std::string> names = options.placement.devices();
-  if (names.empty()) names = automatic_devices(listed);
+  if (names.empty()) names = automatic_devices();
   Machine out;
   out.disk_bandwidth = kAssumedDiskBandwidth;
   std::optional<std::uint64_t> host_asked = options.budgets.of("host");
   for (std::string& name : names) {
-    TRITIUM_TRY_ASSIGN(const DeviceInfo info, info_of(name, listed, devices));
+    TRITIUM_TRY_ASSIGN(const Facts facts, facts_of(name, devices));
+    const DeviceInfo& info = facts.info;
     // Written as the registry does, whatever case the user chose.
     if (same_name(info.name, name)) name = info.name;
     const bool host = info.kind == "cpu";
     const auto asked = options.budgets.of(name);
     if (host && asked) host_asked = asked;
-    const std::uint64_t free = info.memory_free > 0 ? info.memory_free + parts.loaded_bytes(name) : kUnknownMemory;
+    const std::uint64_t free = info.memory_free > 0 ? info.memory_free + (facts.now ? parts.loaded_bytes(name) : 0) : kUnknownMemory;
     const int threads = options.threads > 0 ? options.threads : usable_cpus();
     out.devices.push_back({name, host ? 0 : memory_budget(free, asked), host, host ? threads * kAssumedCoreFlops : kAssumedDeviceFlops,
                            kAssumedHostBandwidth});

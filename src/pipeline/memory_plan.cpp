@@ -405,11 +405,11 @@ std::optional<MemoryShortage> try_plan(const ModelShape& model, const RequestSha
 }
 
 Result<MemoryPlan> plan_memory(const ModelShape& model, const RequestShape& request, const Machine& machine, MemoryPolicy policy,
-                               const MemoryAlternatives& alternatives) {
+                               const std::function<MemoryAlternatives()>& alternatives) {
   MemoryPlan plan;
   const auto shortage = try_plan(model, request, machine, policy, plan);
   if (!shortage) return plan;
-  return refusal(*shortage, model, request, machine, policy, alternatives);
+  return refusal(*shortage, model, request, machine, policy, alternatives ? alternatives() : MemoryAlternatives{});
 }
 
 }  // namespace tritium

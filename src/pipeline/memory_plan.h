@@ -9,6 +9,7 @@
 
 #include "pipeline/model_shape.h"
 
+#include <functional>
 #include <map>
 
 namespace tritium {
@@ -67,13 +68,13 @@ struct MemoryShortage {
   std::uint64_t need = 0, have = 0;
 };
 
-// Error: does_not_fit with need, have, and what would fit according to `alternatives` (may be empty), found by trying.
 struct MemoryAlternatives {
   std::vector<ModelShape> models;      // the same model in other formats
   std::vector<MachineDevice> devices;  // others of this machine
 };
+// Error: does_not_fit with need, have, and what would fit according to `alternatives` (asked only then; may be empty), found by trying.
 Result<MemoryPlan> plan_memory(const ModelShape& model, const RequestShape& request, const Machine& machine, MemoryPolicy policy = {},
-                               const MemoryAlternatives& alternatives = {});
+                               const std::function<MemoryAlternatives()>& alternatives = {});
 
 // The same without looking for alternatives: nothing if it fits.
 std::optional<MemoryShortage> try_plan(const ModelShape& model, const RequestShape& request, const Machine& machine, MemoryPolicy policy,

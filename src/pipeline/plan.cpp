@@ -108,8 +108,7 @@ Result<void> add_stages(const PlanInputs& in, Plan& plan) {
                              in.mode != Mode::t2va};
   const Machine machine = machine_of(in);
   const ModelShape model = in.shape ? *in.shape : undivided_shape(in);
-  const MemoryAlternatives none;
-  TRITIUM_TRY_ASSIGN(MemoryPlan memory, plan_memory(model, request, machine, {}, in.alternatives ? *in.alternatives : none));
+  TRITIUM_TRY_ASSIGN(MemoryPlan memory, plan_memory(model, request, machine, {}, in.alternatives));
   plan.stages = std::move(memory.stages);
   plan.memories = std::move(memory.memories);
   plan.expected_seconds = memory.seconds;

@@ -7,6 +7,7 @@
 #include "pipeline/modes.h"
 
 #include <tritium/plan.h>
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -45,7 +46,7 @@ struct PlanInputs {
   // For the memory plan (memory_plan.h); without them a device computing in the available host memory, and parts in one piece.
   std::shared_ptr<const ModelShape> shape;
   std::shared_ptr<const Machine> machine;
-  std::shared_ptr<const MemoryAlternatives> alternatives;
+  std::function<MemoryAlternatives()> alternatives;  // asked where a request does not fit
 };
 
 // Weights on the device for a matrix precision "auto", "f32" or "bf16", after checking every name and shape of the model.

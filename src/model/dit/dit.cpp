@@ -54,13 +54,13 @@ Result<DitRows> DitRun::evaluate(int step, const DitRows& x, const CancelToken* 
   select_modulation(timesteps);
   TRITIUM_TRY(embed(step, x, cancel));
   for (std::size_t s = 0; s < shards.size(); ++s) {
-    if (s > 0) ggml_backend_tensor_copy(places_[s - 1].state, places_[s].state);
+    if (s > 0) copy(places_[s - 1].state, places_[s].state);
     for (int block = shards[s].first; block < shards[s].first + shards[s].blocks; ++block) {
       TRITIUM_TRY(run_block(step, block, places_[s], cancel));
       if (progress) progress(block + 1, config().layers);
     }
   }
-  if (shards.size() > 1) ggml_backend_tensor_copy(places_.back().state, places_.front().state);
+  if (shards.size() > 1) copy(places_.back().state, places_.front().state);
   return finish(step, cancel);
 }
 
@@ -72,9 +72,8 @@ void DitRun::select_modulation(const RowTimesteps& timesteps) {
     variants[row] = 3 * table_row[timesteps.index[row]] + static_cast<std::int32_t>(layout_.tags[row]);
   for (int row = layout_.target_audio().first; row < layout_.rows(); ++row)
     times.push_back(table_row[timesteps.index[static_cast<std::size_t>(row)]]);
-  for (const Place& place : places_)
-    ggml_backend_tensor_set(place.variant_of_row, variants.data(), 0, variants.size() * sizeof(variants[0]));
-  ggml_backend_tensor_set(time_of_target_, times.data(), 0, times.size() * sizeof(times[0]));
+  for (const Place& place : places_) upload(place.variant_of_row, variants);
+  upload(time_of_target_, times);
 }
 
 Result<void> DitRun::embed(int step, const DitRows& x, const CancelToken* cancel) {

@@ -101,7 +101,8 @@ void FrameMemory::begin(bool first_step, bool last_step) {
   last_step_ = last_step;
   next_ = 0;
   if (first_step && allocated_)
-    for (ggml_tensor* tail : tails_) ggml_backend_tensor_memset(tail, 0, 0, ggml_nbytes(tail));
+    for (ggml_tensor* tail : tails_)
+      if (tail->buffer != nullptr) ggml_backend_tensor_memset(tail, 0, 0, ggml_nbytes(tail));
 }
 
 ggml_tensor* FrameMemory::convolve(Graph& graph, const ops::Conv3d& layer, ggml_tensor* x, int space_stride, int time_stride) {
