@@ -200,6 +200,7 @@ ggml_backend_sched_t Device::make_scheduler() {
 }
 
 void Device::release_working_memory() {
+  const auto guard = lock();
   if (working_bytes() == 0) return;
   ggml_backend_sched_free(scheduler_);
   scheduler_ = make_scheduler();

@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -47,8 +48,8 @@ std::vector<std::string> lost_devices();
 // Receives every named intermediate after the graph that computes it has run. `shape` is innermost first (ggml order).
 using TensorObserver = std::function<void(const std::string& name, std::span<const std::int64_t> shape, std::span<const float> values)>;
 
-// One device with its scheduler and working memory. Not thread safe: one graph runs at a time. Several may exist at once, also for the
-// same hardware, each used by a thread of its own.
+// One device with its scheduler and working memory. One graph runs at a time: whoever uses it from several threads holds lock() meanwhile,
+// as Graph does. Several may exist at once, also for the same hardware.
 class Device {
  public:
   // `name` as in list_devices() or "rpc://HOST:PORT" (device/rpc.h), case-insensitive; empty = the CPU. `threads` (CPU work): 0 = all
@@ -77,6 +78,9 @@ class Device {
   // The operations that were left to the CPU since the device was opened; none if the device is the CPU.
   [[nodiscard]] std::vector<UnsupportedOp> fallbacks() const;
 
+  // Nobody else uses the device while this lives. May be taken again by the same thread.
+  [[nodiscard]] std::unique_lock<std::recursive_mutex> lock() const { return std::unique_lock(mutex_); }
+
   void set_observer(TensorObserver observer) { observer_ = std::move(observer); }
   [[nodiscard]] const TensorObserver& observer() const { return observer_; }
 
@@ -97,6 +101,7 @@ class Device {
   Result<void> compute(ggml_cgraph* graph);
 
   DeviceInfo info_;
+  mutable std::recursive_mutex mutex_;
   bool is_cpu_ = true;
   bool fast_kernels_ = false;
   bool dry_ = false;

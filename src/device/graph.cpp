@@ -67,6 +67,7 @@ void Graph::watch(ggml_tensor* tensor) {
 }
 
 Result<void> Graph::run(const CancelToken* cancel) {
+  lock_ = device_.lock();
   std::vector<ggml_tensor*> inputs;
   for (const Upload& each : uploads_) inputs.push_back(each.tensor);
   TRITIUM_TRY(device_.allocate(graph_, scope_, inputs));

@@ -48,6 +48,7 @@ class Graph {
     return owned.get();
   }
 
+  // From here on until the graph is gone nobody else uses the device.
   Result<void> run(const CancelToken* cancel = nullptr);
   [[nodiscard]] std::vector<float> read(const ggml_tensor* output) const { return download(output); }
 
@@ -65,6 +66,7 @@ class Graph {
   std::vector<ggml_tensor*> watched_;  // sums: not finite if any term is not
   std::vector<std::shared_ptr<void>> kept_;
   double custom_operations_ = 0;
+  std::unique_lock<std::recursive_mutex> lock_;
 };
 
 }  // namespace tritium

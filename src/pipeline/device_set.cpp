@@ -5,6 +5,7 @@
 namespace tritium {
 
 Result<Device*> DeviceSet::get(const std::string& name) {
+  const std::lock_guard lock(mutex_);
   if (const auto found = devices_.find(name); found != devices_.end()) return found->second.get();
   TRITIUM_TRY_ASSIGN(auto device, Device::open(name.substr(0, name.find('#')), threads_));
   if (observer_) device->set_observer(observer_);
@@ -12,6 +13,7 @@ Result<Device*> DeviceSet::get(const std::string& name) {
 }
 
 void DeviceSet::release_working_memory() {
+  const std::lock_guard lock(mutex_);
   for (auto& [name, device] : devices_) device->release_working_memory();
 }
 

@@ -1,9 +1,10 @@
-// The devices of an engine, each opened when something first runs on it.
+// The devices of an engine, each opened when something first runs on it. Thread safe.
 #pragma once
 
 #include "device/device.h"
 
 #include <map>
+#include <mutex>
 
 namespace tritium {
 
@@ -19,6 +20,7 @@ class DeviceSet {
 
  private:
   int threads_;
+  std::mutex mutex_;
   TensorObserver observer_;
   std::map<std::string, std::unique_ptr<Device>> devices_;
 };

@@ -9,6 +9,7 @@
 #include "pipeline/stages.h"
 #include "pipeline/tensor_dump.h"
 #include "pipeline/text_cache.h"
+#include "pipeline/turns.h"
 
 #include <fmt/format.h>
 #include <algorithm>
@@ -52,10 +53,10 @@ class LocalEngine final : public Engine {
 
     ProgressTracker tracker(expected_stages(plan), hooks.progress);
     Run run{job, request, part_places(plan, parts_for(job.inputs), lora_bytes(job.loras)), tracker, cancel,
-            [&tracker](int done, int of) { tracker.report(done, of); }, text_key(job)};
+            [&tracker](int done, int of) { tracker.report(done, of); }, text_key(job), {}};
     tracker.begin("load");
-    TRITIUM_TRY(load_what_stays(run));
-    if (fingerprints_.empty()) { TRITIUM_TRY_ASSIGN(fingerprints_, weight_fingerprints(model_, cancel)); }
+    TRITIUM_TRY_ASSIGN(run.turn, begin_turn(run));
+    TRITIUM_TRY_ASSIGN(const std::string fingerprints, fingerprints_of_weights(cancel));
     Conditioning conditioning;
     TRITIUM_TRY(condition(run, conditioning));
     TRITIUM_TRY_ASSIGN(const Latents latents, denoise_all(run, conditioning));
@@ -64,11 +65,12 @@ class LocalEngine final : public Engine {
     // Weights may lie in the files themselves: what was written over meanwhile may have got into the result.
     for (const auto& part : {model_.text, model_.dit, model_.video_vae, model_.audio_vae})
       TRITIUM_TRY(part->checkpoint().check_unchanged());
+    run.turn = {};
     tracker.begin("write");
     const GuardReport guard = inspect_clip(clip, {plan.frames, plan.width, plan.height, plan.samples});
     Artifact artifact{output.video, sidecar_of(output.video), plan, {}, guard.warnings};
     const int threads = machine_.threads > 0 ? machine_.threads : usable_cpus();
-    const std::string metadata = metadata_json({request, plan, model_, fingerprints_, tracker.timings(), guard, threads});
+    const std::string metadata = metadata_json({request, plan, model_, fingerprints, tracker.timings(), guard, threads});
     TRITIUM_TRY(publish(std::move(reserved), output, plan, clip, latents, guard, metadata, cancel, run.step));
     tracker.finish();
     artifact.timings = tracker.timings();
@@ -87,7 +89,34 @@ class LocalEngine final : public Engine {
     const CancelToken* cancel;
     StepProgress step;
     std::string text_key;
+    Turns::Turn turn;
   };
+
+  // Everything this request needs is loaded, and beside it run only requests that need nothing else.
+  Result<Turns::Turn> begin_turn(const Run& run) {
+    std::vector<Part> without;
+    if (text_is_known(run)) without = {Part::text, Part::vision};
+    const auto ready = [&] { return parts_.all_loaded(run.places, without) && loras_.has(run.job.loras); };
+    if (!observed_ && may_overlap(run.job.plan)) {
+      for (;;) {
+        TRITIUM_TRY_ASSIGN(Turns::Turn shared, turns_.share(run.cancel));
+        if (ready()) return shared;
+        shared = {};
+        TRITIUM_TRY_ASSIGN(const Turns::Turn alone, turns_.alone(run.cancel));
+        TRITIUM_TRY(load_what_stays(run, without));
+        TRITIUM_TRY(loras_.use(parts_.dit(), run.job.loras, run.cancel));
+      }
+    }
+    TRITIUM_TRY_ASSIGN(Turns::Turn alone, turns_.alone(run.cancel));
+    TRITIUM_TRY(load_what_stays(run, without));
+    return alone;
+  }
+
+  Result<std::string> fingerprints_of_weights(const CancelToken* cancel) {
+    const std::lock_guard lock(fingerprints_mutex_);
+    if (fingerprints_.empty()) { TRITIUM_TRY_ASSIGN(fingerprints_, weight_fingerprints(model_, cancel)); }
+    return fingerprints_;
+  }
 
   [[nodiscard]] std::string text_key(const Job& job) const {
     const StagePlan& stage = *std::find_if(job.plan.stages.begin(), job.plan.stages.end(), [](const auto& s) { return s.name == "text"; });
@@ -97,12 +126,11 @@ class LocalEngine final : public Engine {
   [[nodiscard]] bool text_is_known(const Run& run) { return !observed_ && texts_.find(run.text_key).has_value(); }
 
   // In the "load" stage everything that will not have to give way again; the rest comes when its stage begins.
-  Result<void> load_what_stays(const Run& run) {
+  Result<void> load_what_stays(const Run& run, std::span<const Part> without) {
     parts_.make_room(run.places);
-    const bool known = text_is_known(run);
     std::vector<Part> now;
     for (const auto& [part, place] : run.places)
-      if (place.stays && !(known && (part == Part::text || part == Part::vision))) now.push_back(part);
+      if (place.stays && std::find(without.begin(), without.end(), part) == without.end()) now.push_back(part);
     for (std::size_t i = 0; i < now.size(); ++i) {
       const int before = static_cast<int>(i), all = static_cast<int>(now.size());
       TRITIUM_TRY(parts_.load(now[i], run.places.at(now[i]), run.cancel,
@@ -111,12 +139,15 @@ class LocalEngine final : public Engine {
     return {};
   }
 
-  // Has the parts there while `work` runs. What does not stay goes afterwards, with the scratch memory.
-  Result<void> with(const Run& run, std::initializer_list<Part> parts, const std::function<Result<void>()>& work) {
-    for (const Part part : parts)
-      if (const auto place = run.places.find(part); place != run.places.end())
-        TRITIUM_TRY(parts_.load(part, place->second, run.cancel, {}));
+  // Runs a stage when its turn has come, with its parts there. What does not stay goes afterwards, with the scratch memory.
+  Result<void> with(const Run& run, const char* stage, std::initializer_list<Part> parts, const std::function<Result<void>()>& work) {
+    TRITIUM_TRY_ASSIGN(const StageGates::Pass pass, gates_.enter(stage, stage_width(run.job.plan, stage), run.cancel));
+    if (run.turn.is_alone())
+      for (const Part part : parts)
+        if (const auto place = run.places.find(part); place != run.places.end())
+          TRITIUM_TRY(parts_.load(part, place->second, run.cancel, {}));
     TRITIUM_TRY(work());
+    if (!run.turn.is_alone()) return {};
     for (const Part part : parts)
       if (const auto place = run.places.find(part); place != run.places.end() && !place->second.stays) parts_.drop(part);
     devices_.release_working_memory();
@@ -128,7 +159,7 @@ class LocalEngine final : public Engine {
     const auto known = observed_ ? std::nullopt : texts_.find(run.text_key);
     if (run.job.inputs.mode != Mode::t2va) {
       run.tracker.begin("inputs");
-      TRITIUM_TRY(with(run, {Part::video_encoder, Part::audio_encoder}, [&] {
+      TRITIUM_TRY(with(run, "inputs", {Part::video_encoder, Part::audio_encoder}, [&] {
         return encode_inputs(parts_, model_, run.job.inputs, run.request, run.job.plan, out, run.cancel, run.step);
       }));
       if (!known) {
@@ -136,7 +167,7 @@ class LocalEngine final : public Engine {
           TRITIUM_TRY_ASSIGN(pictures, look_at_pictures(parts_, run.job.prompt, run.cancel));
           return {};
         };
-        TRITIUM_TRY(with(run, {Part::vision}, look));
+        TRITIUM_TRY(with(run, "inputs", {Part::vision}, look));
       }
     }
     run.tracker.begin("text");
@@ -145,7 +176,7 @@ class LocalEngine final : public Engine {
       out.text_tags = known->tags;
       return {};
     }
-    TRITIUM_TRY(with(run, {Part::text}, [&] { return encode_prompt(parts_, run.job.prompt, pictures, out, run.cancel, run.step); }));
+    TRITIUM_TRY(with(run, "text", {Part::text}, [&] { return encode_prompt(parts_, run.job.prompt, pictures, out, run.cancel, run.step); }));
     texts_.keep(run.text_key, {out.text, out.text_tags});
     return {};
   }
@@ -154,21 +185,21 @@ class LocalEngine final : public Engine {
     run.tracker.begin("denoise");
     Latents latents;
     const auto work = [&]() -> Result<void> {
-      TRITIUM_TRY(loras_.use(parts_.dit(), run.job.loras, run.cancel));
+      if (run.turn.is_alone()) TRITIUM_TRY(loras_.use(parts_.dit(), run.job.loras, run.cancel));
       TRITIUM_TRY_ASSIGN(Latents noise, initial_noise(run.job.plan));
       TRITIUM_TRY_ASSIGN(latents, denoise(parts_.dit(), run.job.plan, conditioning, std::move(noise), run.cancel, run.step));
       return {};
     };
-    TRITIUM_TRY(with(run, {Part::dit}, work));
+    TRITIUM_TRY(with(run, "denoise", {Part::dit}, work));
     return latents;
   }
 
   Result<void> decode(const Run& run, const Latents& latents, Clip& clip) {
     run.tracker.begin("video");
-    TRITIUM_TRY(with(run, {Part::video_decoder},
+    TRITIUM_TRY(with(run, "video", {Part::video_decoder},
                      [&] { return decode_video(parts_.video_decoder(), run.job.plan, latents, clip, run.cancel, run.step); }));
     run.tracker.begin("audio");
-    return with(run, {Part::audio_decoder},
+    return with(run, "audio", {Part::audio_decoder},
                 [&] { return decode_audio(parts_.audio_decoder(), run.job.plan, latents, clip, run.cancel, run.step); });
   }
 
@@ -194,6 +225,9 @@ class LocalEngine final : public Engine {
   bool observed_;  // every intermediate is wanted: nothing is taken from a cache
   TextCache texts_;
   AttachedLoras loras_;  // on the transformer of the parts
+  Turns turns_;
+  StageGates gates_;
+  std::mutex fingerprints_mutex_;
   std::string fingerprints_;
 };
 

@@ -185,7 +185,10 @@ std::uint64_t lora_bytes(std::span<const ChosenLora> loras) {
   return sum;
 }
 
-Result<void> AttachedLoras::use(Dit& dit, std::span<const ChosenLora> loras, const CancelToken* cancel) {
+namespace {
+
+// What a set of adapters is known by.
+std::string key_of(std::span<const ChosenLora> loras) {
   std::string key;
   for (const ChosenLora& lora : loras) {
     std::error_code ignored;
@@ -193,6 +196,15 @@ Result<void> AttachedLoras::use(Dit& dit, std::span<const ChosenLora> loras, con
     key += fmt::format("{}|{}|{}|{}|{}|{}\n", lora.input.file.string(), changed, lora.input.strength, lora.input.alpha.value_or(0),
                        lora.match->file->header_sha256(), basis_key(lora.match->basis.get()));
   }
+  return key;
+}
+
+}  // namespace
+
+bool AttachedLoras::has(std::span<const ChosenLora> loras) const { return key_of(loras) == key_; }
+
+Result<void> AttachedLoras::use(Dit& dit, std::span<const ChosenLora> loras, const CancelToken* cancel) {
+  std::string key = key_of(loras);
   if (key == key_) return {};
   adapters_.detach();
   key_.clear();

@@ -120,6 +120,7 @@ std::map<Part, PartPlace> part_places(const Plan& plan, std::span<const Part> pa
 }
 
 Result<PlanInputs::Weights> Parts::weights(Part part, MatrixForm form) const {
+  const std::lock_guard lock(mutex_);
   if (const auto found = known_.find({part, form}); found != known_.end()) return found->second;
   TRITIUM_TRY_ASSIGN(PlanInputs::Weights weights, part_weights(model_, part, compute_, form));
   return known_[{part, form}] = std::move(weights);
@@ -134,7 +135,22 @@ void Parts::make_room(const std::map<Part, PartPlace>& places) {
   for (const Part part : going) drop(part);
 }
 
+bool Parts::loaded(Part part) const {
+  const std::lock_guard lock(mutex_);
+  return places_.contains(part);
+}
+
+bool Parts::all_loaded(const std::map<Part, PartPlace>& places, std::span<const Part> without) const {
+  const std::lock_guard lock(mutex_);
+  return std::all_of(places.begin(), places.end(), [&](const auto& wanted) {
+    const auto here = places_.find(wanted.first);
+    return std::find(without.begin(), without.end(), wanted.first) != without.end() ||
+           (here != places_.end() && serves(here->second, wanted.second));
+  });
+}
+
 std::uint64_t Parts::loaded_bytes(const std::string& device) const {
+  const std::lock_guard lock(mutex_);
   std::uint64_t sum = 0;
   for (const auto& [part, place] : places_)
     for (const PartPlace::Share& share : place.shares) sum += share.device == device ? share.resident_bytes : 0;
@@ -166,6 +182,7 @@ void Parts::drop(Part part) {
       audio_encoder_.reset();
       break;
   }
+  const std::lock_guard lock(mutex_);
   places_.erase(part);
 }
 
@@ -178,6 +195,7 @@ Result<void> Parts::load(Part part, const PartPlace& place, const CancelToken* c
     if (percent) percent(static_cast<int>(100 * done / std::max<std::uint64_t>(total, 1)), 100);
   };
   TRITIUM_TRY(load_one(part, place, cancel, progress));
+  const std::lock_guard lock(mutex_);
   places_[part] = place;
   return {};
 }

@@ -14,6 +14,7 @@
 
 #include <map>
 #include <memory>
+#include <mutex>
 #include <span>
 
 namespace tritium {
@@ -46,6 +47,7 @@ struct PartPlace {
 // As the plan says. `adapter_bytes` of LoRAs lie beside the transformer's weights, within its budget.
 std::map<Part, PartPlace> part_places(const Plan& plan, std::span<const Part> parts, std::uint64_t adapter_bytes);
 
+// Loading and dropping is for one thread; what is loaded may be asked for by others meanwhile.
 class Parts {
  public:
   // Model and devices outlive it.
@@ -59,7 +61,9 @@ class Parts {
   // Does nothing if the part is there. `percent` counts hundredths.
   Result<void> load(Part part, const PartPlace& place, const CancelToken* cancel, const std::function<void(int done, int total)>& percent);
   void drop(Part part);
-  [[nodiscard]] bool loaded(Part part) const { return places_.contains(part); }
+  [[nodiscard]] bool loaded(Part part) const;
+  // Whether every part, but for those in `without`, is loaded where it should be.
+  [[nodiscard]] bool all_loaded(const std::map<Part, PartPlace>& places, std::span<const Part> without) const;
   [[nodiscard]] std::uint64_t loaded_bytes(const std::string& device) const;
   // Called before the transformer goes.
   void before_dropping_dit(std::function<void()> call) { before_dropping_dit_ = std::move(call); }
@@ -81,6 +85,7 @@ class Parts {
   const ModelInfo& model_;
   DeviceSet& devices_;
   std::string compute_;
+  mutable std::mutex mutex_;  // of what is known and of the places
   mutable std::map<std::pair<Part, MatrixForm>, PlanInputs::Weights> known_;
   std::map<Part, PartPlace> places_;  // of what is loaded
   std::function<void()> before_dropping_dit_;

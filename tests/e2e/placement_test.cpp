@@ -8,7 +8,8 @@
 #include <tritium/engine.h>
 
 #include <gtest/gtest.h>
-#include <cstdlib>
+#include <algorithm>
+#include <thread>
 
 namespace tritium {
 namespace {
@@ -74,6 +75,37 @@ TEST_F(PlacedStages, AdaptersGoWithTheirLayers) {
   const auto base = latents(*whole, request());
   EXPECT_EQ(latents(*split, with), latents(*whole, with));
   EXPECT_EQ(latents(*split, request()), base) << "taken off again";
+}
+
+// Several at a time on one engine: the same files as one after the other.
+TEST_F(PlacedStages, RequestsBesideEachOtherGiveTheSameLatents) {
+  constexpr int kRequests = 4;
+  const auto wanted = [](int i) {
+    Request out = request();
+    out.seed = 20 + static_cast<std::uint64_t>(i);
+    out.prompt += i % 2 == 0 ? "" : " and a beep";
+    return out;
+  };
+  const auto file = [this](int i, const char* kind) { return folder_.path() / (std::to_string(i) + kind); };
+  const auto single = open("CPU");
+  for (const char* device : {"text=CPU#2,dit=CPU,vae=CPU#3", "dit=CPU*1+CPU#2*1,text=CPU#3", "CPU"}) {
+    const auto engine = open(device);
+    std::vector<std::thread> threads;
+    for (int i = 0; i < kRequests; ++i)
+      threads.emplace_back([&, i] {
+        OutputOptions output;
+        output.video = file(i, ".mp4");
+        output.latents = file(i, ".safetensors");
+        const auto artifact = engine->generate(wanted(i), output);
+        EXPECT_TRUE(artifact.ok()) << artifact.error().text();
+      });
+    for (std::thread& thread : threads) thread.join();
+    for (int i = 0; i < kRequests; ++i) {
+      const auto video = require(require(Checkpoint::open(file(i, ".safetensors"))).read_f32("video"));
+      const auto want = latents(*single, wanted(i));
+      EXPECT_TRUE(std::equal(video.begin(), video.end(), want.begin())) << device << ", request " << i;
+    }
+  }
 }
 
 TEST_F(PlacedStages, ADeviceThatDoesNotExistIsNamed) {

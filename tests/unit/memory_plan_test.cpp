@@ -133,7 +133,7 @@ TEST(MemoryPlan, ARefusalSaysNeedHaveAndWhatWouldFit) {
   MemoryAlternatives alternatives;
   alternatives.devices = machine({80}).devices;
   alternatives.devices[0].name = "GPU7";
-  const auto refused = plan_memory(released("int8"), kLong, machine({24}), {}, alternatives);
+  const auto refused = plan_memory(released("int8"), kLong, machine({24}), {}, [&] { return alternatives; });
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, ErrorCode::does_not_fit);
   for (const char* part : {"1344x768 with 362 frames", "memory on GPU0", "'denoise'", "24.00 GiB is allowed"})
@@ -159,7 +159,7 @@ TEST(MemoryPlan, AnotherFormatIsProposedWhereNothingIsStreamed) {
   MemoryAlternatives alternatives;
   for (const char* name : {"int8-pruned", "q4_k"}) alternatives.models.push_back(released(name));
   const MemoryPolicy resident{true, false, false, true};
-  const auto refused = plan_memory(released("int8"), kSmall, machine({29.5}), resident, alternatives);
+  const auto refused = plan_memory(released("int8"), kSmall, machine({29.5}), resident, [&] { return alternatives; });
   ASSERT_FALSE(refused.ok());
   EXPECT_NE(refused.error().hint.find("Q4_K"), std::string::npos) << refused.error().text();
   EXPECT_EQ(refused.error().hint.find("bf16"), std::string::npos) << refused.error().text();

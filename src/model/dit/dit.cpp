@@ -54,14 +54,22 @@ Result<DitRows> DitRun::evaluate(int step, const DitRows& x, const CancelToken* 
   select_modulation(timesteps);
   TRITIUM_TRY(embed(step, x, cancel));
   for (std::size_t s = 0; s < shards.size(); ++s) {
-    if (s > 0) copy(places_[s - 1].state, places_[s].state);
+    if (s > 0) hand_over(s - 1, s);
     for (int block = shards[s].first; block < shards[s].first + shards[s].blocks; ++block) {
       TRITIUM_TRY(run_block(step, block, places_[s], cancel));
       if (progress) progress(block + 1, config().layers);
     }
   }
-  if (shards.size() > 1) copy(places_.back().state, places_.front().state);
+  if (shards.size() > 1) hand_over(shards.size() - 1, 0);
   return finish(step, cancel);
+}
+
+// The state goes on to another device.
+void DitRun::hand_over(std::size_t from, std::size_t to) {
+  const std::vector<DitShard>& shards = dit_->weights().shards;
+  // In the order of the devices, so that two requests do not wait for each other.
+  const auto first = shards[std::min(from, to)].device->lock(), second = shards[std::max(from, to)].device->lock();
+  copy(places_[from].state, places_[to].state);
 }
 
 void DitRun::select_modulation(const RowTimesteps& timesteps) {
@@ -72,7 +80,11 @@ void DitRun::select_modulation(const RowTimesteps& timesteps) {
     variants[row] = 3 * table_row[timesteps.index[row]] + static_cast<std::int32_t>(layout_.tags[row]);
   for (int row = layout_.target_audio().first; row < layout_.rows(); ++row)
     times.push_back(table_row[timesteps.index[static_cast<std::size_t>(row)]]);
-  for (const Place& place : places_) upload(place.variant_of_row, variants);
+  for (std::size_t s = 0; s < places_.size(); ++s) {
+    const auto lock = dit_->weights().shards[s].device->lock();
+    upload(places_[s].variant_of_row, variants);
+  }
+  const auto lock = device().lock();
   upload(time_of_target_, times);
 }
 

@@ -96,6 +96,7 @@ class DitRun {
   Result<std::shared_ptr<const ModulationTables>> compute_modulation(std::vector<float> times, const CancelToken* cancel) const;
   [[nodiscard]] std::vector<float> time_features(std::span<const float> times) const;
   Result<std::vector<float>> time_embedding(std::span<const float> times, const CancelToken* cancel) const;
+  void hand_over(std::size_t from, std::size_t to);
   void select_modulation(const RowTimesteps& timesteps);
   Result<void> embed(int step, const DitRows& x, const CancelToken* cancel);
   Result<void> run_block(int step, int block, const Place& place, const CancelToken* cancel);

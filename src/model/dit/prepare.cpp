@@ -81,7 +81,10 @@ Result<void> DitRun::allocate_state() {
   text_state_ = pool_.add("dit.text", GGML_TYPE_F32, {config().hidden, text});
   if (conditions > 0) condition_state_ = pool_.add("dit.conditions", GGML_TYPE_F32, {config().hidden, conditions});
   time_of_target_ = pool_.add("dit.time_of_target", GGML_TYPE_I32, {targets});
-  TRITIUM_TRY(pool_.allocate(device(), "the state of the diffusion transformer"));
+  {
+    const auto lock = device().lock();
+    TRITIUM_TRY(pool_.allocate(device(), "the state of the diffusion transformer"));
+  }
   const ops::RotaryValues values = ops::rotary_values(rotary_angles(layout_, config().rope_frequencies));
   for (const DitShard& shard : dit_->weights().shards) {
     TRITIUM_TRY_ASSIGN(Place place, make_place(*shard.device, values));
@@ -98,6 +101,7 @@ Result<DitRun::Place> DitRun::make_place(Device& device, const ops::RotaryValues
   place.rotary.cos = place.pool.add("dit.rope_cos", GGML_TYPE_F32, {pairs, 1, rows});
   place.rotary.sin = place.pool.add("dit.rope_sin", GGML_TYPE_F32, {pairs, 1, rows});
   place.variant_of_row = place.pool.add("dit.variant_of_row", GGML_TYPE_I32, {rows});
+  const auto lock = device.lock();
   TRITIUM_TRY(place.pool.allocate(device, "the state of the diffusion transformer"));
   upload(place.rotary.cos, values.cos);
   upload(place.rotary.sin, values.sin);
@@ -222,7 +226,10 @@ Result<std::shared_ptr<const ModulationTables>> DitRun::compute_modulation(std::
     if (shard.first == 0) tables->final_layer = pool.add("dit.modulation_final", GGML_TYPE_F32, {config().hidden, 2, count});
     for (int i = shard.first; i < shard.first + shard.blocks; ++i)
       tables->blocks.push_back(pool.add(fmt::format("dit.modulation{}", i), GGML_TYPE_F32, {config().hidden, 6, 3 * count}));
-    TRITIUM_TRY(pool.allocate(*shard.device, "the modulation tables"));
+    {
+      const auto lock = shard.device->lock();
+      TRITIUM_TRY(pool.allocate(*shard.device, "the modulation tables"));
+    }
     if (shard.modulation_store != nullptr) shard.modulation_store->expect(1);
   }
   const auto compute = [&](Device& on, const std::string& scope, const ops::Linear& layer, ggml_tensor* table) -> Result<void> {
