@@ -14,6 +14,7 @@ namespace tritium {
 // A piece of a device's memory that tensors can be placed in again and again.
 class DeviceBuffer {
  public:
+  DeviceBuffer() = default;  // none
   // Error does_not_fit names `what` and the bytes.
   static Result<DeviceBuffer> create(Device& device, std::uint64_t bytes, const std::string& what);
 

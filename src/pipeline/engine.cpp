@@ -187,11 +187,21 @@ class LocalEngine final : public Engine {
     const auto work = [&]() -> Result<void> {
       if (run.turn.is_alone()) TRITIUM_TRY(loras_.use(parts_.dit(), run.job.loras, run.cancel));
       TRITIUM_TRY_ASSIGN(Latents noise, initial_noise(run.job.plan));
-      TRITIUM_TRY_ASSIGN(latents, denoise(parts_.dit(), run.job.plan, conditioning, std::move(noise), run.cancel, run.step));
+      const StepProgress step = [&](int done, int of) {
+        if (done % parts_.dit().config().layers == 0) relieve();
+        run.step(done, of);
+      };
+      TRITIUM_TRY_ASSIGN(latents, denoise(parts_.dit(), run.job.plan, conditioning, std::move(noise), run.cancel, step));
       return {};
     };
     TRITIUM_TRY(with(run, "denoise", {Part::dit}, work));
     return latents;
+  }
+
+  // Something else needs the host's memory: better slower than the machine swapping.
+  void relieve() const {
+    const std::uint64_t free = host_memory().available;
+    if (free < kLowMemory) parts_.dit().give_back(kLeastReserve - free);
   }
 
   Result<void> decode(const Run& run, const Latents& latents, Clip& clip) {

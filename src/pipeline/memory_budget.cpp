@@ -11,7 +11,6 @@ namespace tritium {
 namespace {
 
 constexpr double kGib = 1024.0 * 1024 * 1024, kMostGib = 1048576;
-constexpr std::uint64_t kLeastReserve = std::uint64_t{256} << 20;
 
 std::string lower(std::string text) {
   for (char& c : text)

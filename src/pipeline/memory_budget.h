@@ -25,6 +25,9 @@ Result<MemoryBudgets> parse_memory_budgets(std::span<const std::string> texts);
 // What is left to others and to what a plan cannot foresee: a twentieth of the free memory, at least 256 MiB.
 std::uint64_t memory_reserve(std::uint64_t free_bytes);
 
+// Below so much free memory something else needs it: half of the least reserve. A run then gives back what it can, up to the least reserve.
+inline constexpr std::uint64_t kLeastReserve = std::uint64_t{256} << 20, kLowMemory = kLeastReserve / 2;
+
 // The budget of a device with this much free: as asked, but never more than is free; without a wish free minus the reserve.
 std::uint64_t memory_budget(std::uint64_t free_bytes, std::optional<std::uint64_t> asked);
 

@@ -3,6 +3,7 @@
 #include "support/lora_maker.h"
 #include "unit/temp_folder.h"
 
+#include "base/system.h"
 #include "model/dit/lora.h"
 
 #include <tritium/engine.h>
@@ -84,6 +85,24 @@ TEST_F(Budget, TooLittleIsRefusedWithNeedAndHave) {
   ASSERT_FALSE(artifact.ok());
   EXPECT_EQ(artifact.error().code, ErrorCode::does_not_fit);
   EXPECT_FALSE(fs::exists(output.video));
+}
+
+// Fifty requests: other prompts, seeds and lengths, the cache of text rows full.
+TEST_F(Budget, MemoryStaysFlat) {
+  for (const std::uint64_t budget : {std::uint64_t{0}, std::uint64_t{164} << 20}) {
+    const auto engine = open(budget);
+    std::uint64_t after_fifth = 0;
+    for (int i = 0; i < 50; ++i) {
+      Request wanted = request(static_cast<std::uint64_t>(i));
+      wanted.steps = 1;
+      wanted.prompt += " " + std::to_string(i % 20);
+      generate(*engine, wanted);
+      if (i == 19) after_fifth = own_anonymous_bytes();  // every prompt has been seen
+    }
+    EXPECT_LE(static_cast<double>(own_anonymous_bytes()), 1.01 * static_cast<double>(after_fifth)) << budget;
+    std::printf("within %llu: %s after the twentieth request, %s after the fiftieth\n", static_cast<unsigned long long>(budget),
+                format_bytes(after_fifth).c_str(), format_bytes(own_anonymous_bytes()).c_str());
+  }
 }
 
 TEST_F(Budget, AKnownPromptRunsNoEncoder) {

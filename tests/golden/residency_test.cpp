@@ -134,6 +134,20 @@ TEST_P(Residency, TransformersGiveTheSameBitsWithEveryBudget) {
   }
 }
 
+TEST_P(Residency, MemoryGivenBackBetweenRequestsChangesNoBits) {
+  const Model model = models().front();
+  const DitRows want = run_steps(*require(Dit::load(*device_, model.part, model.config, MatrixPrecision::f32)));
+  const DitResidency bytes = require(dit_residency(*device_, model.part, model.config, MatrixPrecision::f32));
+  const auto dit = require(Dit::load(*device_, model.part, model.config, MatrixPrecision::f32, nullptr, {}, {bytes.all - 1}));
+  ASSERT_TRUE(dit->streamed());
+  expect_same(run_steps(*dit), want, "before");
+  dit->give_back(1);
+  expect_same(run_steps(*dit), want, "after a little");
+  dit->give_back(bytes.all);
+  expect_same(run_steps(*dit), want, "after everything");
+  EXPECT_EQ(dit->weights().shards.front().block_store->facts().kept, 0);
+}
+
 TEST_P(Residency, AdaptersWorkOnStreamedBlocks) {
   for (const Model& model : models()) {
     test::LoraMaker maker;

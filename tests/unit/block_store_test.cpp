@@ -90,6 +90,32 @@ TEST(BlockStore, EveryBudgetGivesEveryUnitAndStaysWithinIt) {
   }
 }
 
+TEST(BlockStore, MemoryIsGivenBackAndUnitsAreStreamedFromThenOn) {
+  const auto device = cpu();
+  constexpr int kUnits = 8;
+  for (const int budget : {6, kUnits}) {  // with slots already, and without any
+    SCOPED_TRACE(budget);
+    Fakes fakes;
+    const auto store = BlockStore::create(*device, fakes.units(kUnits), budget * kUnit);
+    ASSERT_TRUE(store.ok());
+    run_pass(**store, kUnits, 3);
+    {
+      const auto pin = (*store)->pin(kUnits - 1);
+      ASSERT_TRUE(pin.ok());
+      EXPECT_EQ((*store)->give_back(2 * kUnit), 2 * kUnit);
+      EXPECT_TRUE(holds(*pin, kUnits - 1)) << "what is in use stays";
+    }
+    const auto facts = (*store)->facts();
+    EXPECT_EQ(facts.resident_bytes, (budget - 2) * kUnit);
+    EXPECT_EQ(facts.kept, budget - 4);
+    run_pass(**store, kUnits, 2);
+    run_pass(**store, kUnits, 1);
+    EXPECT_EQ((*store)->give_back(100 * kUnit), (budget - 4) * kUnit) << "all but the slots";
+    run_pass(**store, kUnits, 1);
+    EXPECT_EQ((*store)->give_back(1), 0u);
+  }
+}
+
 TEST(BlockStore, BelowOneUnitSaysNeedAndHave) {
   const auto device = cpu();
   Fakes fakes;

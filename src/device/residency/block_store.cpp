@@ -75,7 +75,7 @@ Result<void> BlockStore::allocate(Device& device, std::uint64_t budget) {
   choose_kept(budget);
   const auto add = [&](std::uint64_t bytes) -> Result<void> {
     TRITIUM_TRY_ASSIGN(DeviceBuffer buffer, DeviceBuffer::create(device, bytes, "one of the " + units_.what));
-    slots_.push_back({std::move(buffer), -1, State::empty, 0, nullptr, std::nullopt});
+    slots_.push_back({std::move(buffer), -1, State::empty, 0, nullptr, std::nullopt, false});
     return {};
   };
   place_.resize(kept_.size());
@@ -85,14 +85,14 @@ Result<void> BlockStore::allocate(Device& device, std::uint64_t budget) {
     facts_.resident_bytes += total(units_.sizes[i]);
     TRITIUM_TRY(add(units_.sizes[i].slot_bytes));
   }
-  first_shared_ = slots_.size();
   facts_.units = count();
-  facts_.kept = static_cast<int>(first_shared_);
+  facts_.kept = static_cast<int>(slots_.size());
   if (facts_.kept == count()) return {};
   std::uint64_t slot_bytes = 0;
   for (const BlockUnits::Size& size : units_.sizes) slot_bytes = std::max(slot_bytes, size.slot_bytes);
   for (; facts_.slots < kSharedSlots && (facts_.slots == 0 || facts_.resident_bytes + least <= budget); ++facts_.slots) {
     TRITIUM_TRY(add(slot_bytes));
+    slots_.back().shared = true;
     facts_.resident_bytes += least;
   }
   return {};
@@ -136,8 +136,9 @@ std::optional<std::size_t> BlockStore::room_for(int unit) const {
   if (kept_[static_cast<std::size_t>(unit)]) return place_[static_cast<std::size_t>(unit)];
   std::optional<std::size_t> best;
   int farthest = distance(unit);
-  for (std::size_t i = first_shared_; i < slots_.size(); ++i) {
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
     const Slot& slot = slots_[i];
+    if (!slot.shared) continue;
     if (slot.unit < 0) return i;
     if (slot.pins > 0 || slot.state == State::loading || distance(slot.unit) <= farthest) continue;
     best = i;
@@ -157,7 +158,7 @@ std::optional<BlockStore::Job> BlockStore::next_job() const {
 }
 
 bool BlockStore::all_pinned() const {
-  return std::all_of(slots_.begin() + static_cast<std::ptrdiff_t>(first_shared_), slots_.end(), [](const Slot& s) { return s.pins > 0; });
+  return std::all_of(slots_.begin(), slots_.end(), [](const Slot& s) { return !s.shared || s.pins > 0; });
 }
 
 void BlockStore::load(std::unique_lock<std::mutex>& lock, Job job) {
@@ -255,6 +256,33 @@ void BlockStore::unpin(std::size_t index) {
     if (slot.unit == position_ % count()) ++position_;
   }
   work_.notify_all();
+}
+
+std::uint64_t BlockStore::give_back(std::uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  std::uint64_t largest = 0, given = 0;
+  for (const BlockUnits::Size& size : units_.sizes) largest = std::max(largest, size.slot_bytes);
+  // From the end: those are needed last in the pass that runs.
+  for (std::size_t unit = kept_.size(); unit-- > 0 && given < bytes;) {
+    if (!kept_[unit]) continue;
+    Slot& slot = slots_[place_[unit]];
+    if (slot.pins > 0 || slot.state == State::loading) continue;
+    if (facts_.slots < kSharedSlots) {  // what is streamed needs slots first
+      if (slot.buffer.bytes() < largest) continue;
+      slot.shared = true;
+      ++facts_.slots;
+    } else {
+      slot.value.reset();
+      slot.unit = -1;
+      slot.state = State::empty;
+      slot.buffer = DeviceBuffer();
+      given += total(units_.sizes[unit]);
+    }
+    kept_[unit] = false;
+    --facts_.kept;
+  }
+  facts_.resident_bytes -= given;
+  return given;
 }
 
 BlockStore::Facts BlockStore::facts() const {

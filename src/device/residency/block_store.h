@@ -73,6 +73,10 @@ class BlockStore {
   // be tried again; interrupted; failure if every slot is pinned. Thread safe; pins must not outlive the store.
   Result<BlockPin> pin(int unit, const CancelToken* cancel = nullptr);
 
+  // Gives about this much memory back, from units that were kept and are not pinned: they are streamed from now on. Returns how much it
+  // was. For when somebody else needs it.
+  std::uint64_t give_back(std::uint64_t bytes);
+
   struct Facts {
     std::uint64_t resident_bytes = 0;  // of all slots and tables
     int units = 0, kept = 0, slots = 0;
@@ -91,6 +95,7 @@ class BlockStore {
     int pins = 0;
     std::shared_ptr<const void> value;
     std::optional<Error> error;
+    bool shared = false;  // not of one unit
   };
   struct Job {
     std::size_t slot;
@@ -113,7 +118,6 @@ class BlockStore {
   BlockUnits units_;
   std::vector<bool> kept_;          // of each unit
   std::vector<std::size_t> place_;  // of each kept unit: its slot
-  std::size_t first_shared_ = 0;    // slots from here on are shared
   std::vector<Slot> slots_;
   bool poison_ = false;
   CancelToken stop_;

@@ -25,6 +25,13 @@ bool Dit::streamed() const {
   return std::any_of(weights_.shards.begin(), weights_.shards.end(), [](const DitShard& shard) { return shard.block_store != nullptr; });
 }
 
+std::uint64_t Dit::give_back(std::uint64_t bytes) const {
+  std::uint64_t given = 0;
+  for (const DitShard& shard : weights_.shards)
+    if (shard.block_store != nullptr && shard.device->is_cpu() && given < bytes) given += shard.block_store->give_back(bytes - given);
+  return given;
+}
+
 DitWeights& Dit::change_weights() {
   keep_modulation(nullptr);
   return weights_;

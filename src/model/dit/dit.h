@@ -36,6 +36,8 @@ class Dit {
   [[nodiscard]] const DitConfig& config() const { return config_; }
   [[nodiscard]] const WeightPart& part() const { return *part_; }
   [[nodiscard]] bool streamed() const;
+  // Streams more of what is kept in the host's memory, see BlockStore::give_back(). Between evaluations or during them.
+  std::uint64_t give_back(std::uint64_t bytes) const;
   [[nodiscard]] const DitWeights& weights() const { return weights_; }
   // For adapters: modulation computed before is forgotten.
   [[nodiscard]] DitWeights& change_weights();
