@@ -2,6 +2,7 @@
 #include "cli/common.h"
 
 #include "base/files.h"
+#include "device/abort_report.h"
 
 #include <unistd.h>
 #include <cerrno>
@@ -68,6 +69,7 @@ int main(int argc, char** argv) {
   struct Command {
     const char *name, *help;
     Runner (*add)(CLI::App&);
+    bool hidden = false;  // works, but is not listed
   };
   constexpr Command kCommands[] = {{"generate", "Make a video with sound from a prompt", add_generate},
                                    {"plan", "Show what a request would compute, without computing it", add_plan},
@@ -75,10 +77,12 @@ int main(int argc, char** argv) {
                                    {"fetch", "Download a model", add_fetch},
                                    {"verify", "Say whether downloaded files are complete and sound", add_verify},
                                    {"convert", "Write a model in another format, pruned or with LoRAs folded in", add_convert},
-                                   {"devices", "List the compute devices", add_devices}};
+                                   {"devices", "List the compute devices", add_devices},
+                                   {"worker", "For other programs: compute what is asked over a stream", add_worker, /*hidden=*/true}};
   std::map<CLI::App*, Runner> runners;
   for (const Command& command : kCommands) {
     CLI::App* sub = app.add_subcommand(command.name, command.help);
+    if (command.hidden) sub->group("");
     sub->fallthrough();  // --config may stand behind the sub-command
     runners[sub] = command.add(*sub);
     take_environment(*sub);
@@ -89,6 +93,7 @@ int main(int argc, char** argv) {
   // A reader that went away or a file size limit is an error of the write concerned, not the end of the process.
   for (const int signal : {SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_IGN);
   std::signal(SIGBUS, on_unreadable_weights);
+  exit_on_abort(static_cast<int>(ErrorCode::device));
   try {
     const int status = runners.at(app.get_subcommands().front())();
     if (status != 0 || (std::fflush(stdout) == 0 && std::ferror(stdout) == 0)) return status;

@@ -26,6 +26,7 @@ void load_backends() {
           if (level == GGML_LOG_LEVEL_ERROR) std::fputs(text, stderr);
         },
         nullptr);
+    report_aborts();
     ggml_backend_load_all();
   });
 }
@@ -110,6 +111,7 @@ Result<std::unique_ptr<Device>> Device::open(const std::string& name, int thread
 
   std::unique_ptr<Device> device(new Device);
   device->info_ = describe(chosen);
+  device->in_use_ = std::make_unique<DeviceInUse>(device->info_.name);
   device->is_cpu_ = chosen == cpu;
   device->threads_ = threads > 0 ? threads : usable_cpus();
   const char* kernels = std::getenv("TRITIUM_KERNELS");

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/cancel.h"
+#include "device/abort_report.h"
 
 #include <ggml-backend.h>
 #include <cstdint>
@@ -62,6 +63,7 @@ class Device {
  private:
   Device() = default;
   DeviceInfo info_;
+  std::unique_ptr<DeviceInUse> in_use_;
   bool is_cpu_ = true;
   bool fast_kernels_ = false;
   int threads_ = 1;

@@ -1,0 +1,36 @@
+// What the caller is told when a worker process does not give an answer.
+#pragma once
+
+#include "job/worker_process.h"
+
+#include <tritium/engine.h>
+
+namespace tritium {
+
+// How far it had come.
+struct WorkerMoment {
+  std::string doing;             // without progress: "starting", "opening the model", "planning"
+  std::optional<Progress> last;  // the last it reported
+
+  // "while opening the model", "in stage denoise, step 12 of 100"
+  [[nodiscard]] std::string text() const;
+};
+
+// The last lines of `words` on one line, without what terminals would act upon; empty if there are none.
+std::string last_lines(const std::string& words);
+
+// It ended by itself, or, without `ending`, closed the stream and lives on. The code is that of its exit status if that is one of
+// ErrorCode, as when a backend fails (device) or a weight file is cut short (model); does_not_fit when it was killed, which is what a
+// system that is out of memory does; device otherwise.
+Error worker_died(const std::optional<Ending>& ending, const WorkerMoment& moment, const std::string& words);
+
+// It was ended because it reported nothing for `seconds`.
+Error worker_stalled(double seconds, const WorkerMoment& moment, const std::string& words);
+
+// It was ended because what it sent could not be understood.
+Error worker_confused(const Error& problem, const WorkerMoment& moment, const std::string& words);
+
+// It was ended because it did not stop when it was cancelled, or it ended by itself after that.
+Error worker_interrupted(const WorkerMoment& moment);
+
+}  // namespace tritium
