@@ -161,7 +161,12 @@ Result<void> Device::run(ggml_cgraph* graph, double custom_operations, const Can
     const double useful = is_cpu_ ? (operations(graph) + custom_operations) / kOperationsPerThread : threads_;
     set_threads_(backends_.back(), static_cast<int>(std::clamp(useful, 1.0, static_cast<double>(threads_))));
   }
-  const ggml_status status = ggml_backend_sched_graph_compute(scheduler_, graph);
+  ggml_status status = GGML_STATUS_FAILED;
+  try {
+    status = ggml_backend_sched_graph_compute(scheduler_, graph);
+  } catch (const std::bad_alloc&) { throw; } catch (const std::exception& e) {  // a lost Vulkan device, for one
+    return device_error(fmt::format("device '{}' failed while computing: {}", info_.name, e.what()));
+  }
   if (cancel != nullptr) TRITIUM_TRY(cancel->check("computation"));
   if (status == GGML_STATUS_ALLOC_FAILED)
     return Error{ErrorCode::does_not_fit, fmt::format("device '{}' ran out of memory while computing", info_.name), "", ""};

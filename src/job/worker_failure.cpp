@@ -17,7 +17,7 @@ std::string with_words(std::string message, const std::string& words) {
 ErrorCode code_of(const std::optional<Ending>& ending) {
   if (!ending) return ErrorCode::device;
   if (ending->by_signal) return ending->number == SIGKILL ? ErrorCode::does_not_fit : ErrorCode::device;
-  for (const ErrorCode code : {ErrorCode::usage, ErrorCode::model, ErrorCode::does_not_fit, ErrorCode::rejected})
+  for (const ErrorCode code : {ErrorCode::model, ErrorCode::does_not_fit})
     if (ending->number == static_cast<int>(code)) return code;
   return ErrorCode::device;
 }

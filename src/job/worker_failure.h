@@ -19,9 +19,9 @@ struct WorkerMoment {
 // The last lines of `words` on one line, without what terminals would act upon; empty if there are none.
 std::string last_lines(const std::string& words);
 
-// It ended by itself, or, without `ending`, closed the stream and lives on. The code is that of its exit status if that is one of
-// ErrorCode, as when a backend fails (device) or a weight file is cut short (model); does_not_fit when it was killed, which is what a
-// system that is out of memory does; device otherwise.
+// It ended by itself, or, without `ending`, closed the stream and lives on. The code is `model` or does_not_fit if it ended
+// with that status, as it does when a weight file is cut short in use; does_not_fit when it was killed, which is what a system that is out of
+// memory does; device otherwise.
 Error worker_died(const std::optional<Ending>& ending, const WorkerMoment& moment, const std::string& words);
 
 // It was ended because it reported nothing for `seconds`.

@@ -27,6 +27,7 @@ namespace {
 
 constexpr std::size_t kKeptBytes = 64 << 10;  // of standard error
 constexpr double kSecondsToEnd = 5;           // after the socket was closed
+constexpr unsigned kCloseRangeOnExec = 4;     // CLOSE_RANGE_CLOEXEC of linux/close_range.h
 
 // Children that run, where a signal handler can see them. One beyond the last slot is only not ended by end_workers_now().
 std::array<std::atomic<pid_t>, 64> running{};
@@ -70,10 +71,18 @@ struct Pair {
   Descriptor first, second;
 };
 
+// Never one of the standard descriptors, which may have been closed: what this process prints must not get among the messages.
 std::optional<Pair> make_pair_of(int (*make)(int*)) {
   std::array<int, 2> ends{-1, -1};
   if (make(ends.data()) != 0) return {};
-  return Pair{Descriptor(ends[0]), Descriptor(ends[1])};
+  for (int& end : ends) {
+    if (end > STDERR_FILENO) continue;
+    const int low = std::exchange(end, ::fcntl(end, F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
+    ::close(low);
+  }
+  Pair out{Descriptor(ends[0]), Descriptor(ends[1])};
+  if (ends[0] < 0 || ends[1] < 0) return {};
+  return out;
 }
 int make_pipe(int* ends) { return ::pipe2(ends, O_CLOEXEC); }
 int make_socket(int* ends) { return ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends); }
@@ -90,10 +99,9 @@ int make_socket(int* ends) { return ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLO
   sigset_t none;
   sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
-  // Above the standard ones first, in case this process had some of them closed.
-  socket = ::fcntl(socket, F_DUPFD_CLOEXEC, 3);
-  err = ::fcntl(err, F_DUPFD_CLOEXEC, 3);
-  report = ::fcntl(report, F_DUPFD_CLOEXEC, 3);
+  // Nothing else is handed down: a socket that this process listens on would stay open with the child. Before Linux 5.11 it has to see to
+  // that itself.
+  ::syscall(SYS_close_range, STDERR_FILENO + 1, ~0U, kCloseRangeOnExec);
   if (::dup2(socket, STDIN_FILENO) >= 0 && ::dup2(socket, STDOUT_FILENO) >= 0 && ::dup2(err, STDERR_FILENO) >= 0)
     ::execv(arguments[0], arguments);
   const int code = errno;
@@ -163,6 +171,9 @@ struct WorkerProcess::State {
 
   // The whole life of the child, on a thread of its own: the child's "parent died" signal comes when the thread that started it ends.
   void live(std::vector<std::string> command, Descriptor socket, bool pass_on) {
+    sigset_t all;
+    sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, nullptr);  // they are for the program's own threads
     std::vector<char*> arguments;
     for (std::string& argument : command) arguments.push_back(argument.data());
     arguments.push_back(nullptr);
@@ -236,10 +247,10 @@ void end_workers_now() noexcept {
   for (auto& slot : running)
     if (const pid_t pid = slot; pid > 0) ::kill(pid, SIGTERM);
   constexpr int kMilliseconds = 1000, kBetweenLooks = 5;
+  int waited = 0;
   for (auto& slot : running) {
     const pid_t pid = slot;
-    for (int waited = 0; pid > 0 && waited < kMilliseconds && !is_over(pid, WNOHANG); waited += kBetweenLooks)
-      ::poll(nullptr, 0, kBetweenLooks);
+    for (; pid > 0 && waited < kMilliseconds && !is_over(pid, WNOHANG); waited += kBetweenLooks) ::poll(nullptr, 0, kBetweenLooks);
     if (pid > 0 && slot == pid) ::kill(pid, SIGKILL);
   }
 }

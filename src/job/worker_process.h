@@ -51,7 +51,7 @@ class WorkerProcess {
   std::shared_ptr<State> state_;  // shared with the thread that watches over the child
 };
 
-// Ends all children at once: a second for each to remove its temporary files, then SIGKILL. For a signal handler that is about to end the
+// Ends all children at once: a second to remove their temporary files, then SIGKILL. For a signal handler that is about to end the
 // process; safe there.
 void end_workers_now() noexcept;
 

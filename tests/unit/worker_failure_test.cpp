@@ -23,7 +23,7 @@ TEST(WorkerFailure, ItsCodeFollowsFromTheEnding) {
   EXPECT_EQ(code(Ending{false, 3}), ErrorCode::model);
   EXPECT_EQ(code(Ending{false, 4}), ErrorCode::does_not_fit);
   EXPECT_EQ(code(Ending{false, 5}), ErrorCode::device);
-  for (const int status : {0, 1, 7, 127, 130, 255}) EXPECT_EQ(code(Ending{false, status}), ErrorCode::device) << status;
+  for (const int status : {0, 1, 2, 6, 7, 127, 130, 255}) EXPECT_EQ(code(Ending{false, status}), ErrorCode::device) << status;
   EXPECT_EQ(code(std::nullopt), ErrorCode::device);
 }
 
