@@ -8,7 +8,7 @@ namespace tritium {
 
 // Takes over ggml's last words (a callback installed before is called after ours): one line
 //
-//   tritium: a compute backend failed in stage denoise, step 12 of 100; devices in use: RPC0, CPU: ggml-rpc.cpp:527: ...
+//   tritium: a compute backend failed in stage denoise, step 12 of 100; devices in use: RPC0: ggml-rpc.cpp:527: ...
 //
 // The process then aborts as before. Called when the backends are loaded.
 void report_aborts();

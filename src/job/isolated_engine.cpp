@@ -68,6 +68,7 @@ class IsolatedEngine final : public Engine {
       switch (frame.type) {
         case FrameType::planned: {
           TRITIUM_TRY_ASSIGN(const Plan plan, client_->decode<Plan>(frame));
+          client_->note(plan);
           if (hooks.plan) hooks.plan(plan);
           break;
         }

@@ -38,7 +38,7 @@ Result<std::unique_ptr<WorkerClient>> WorkerClient::start(const IsolationOptions
 }
 
 Result<void> WorkerClient::request(FrameType type, const std::string& body, const std::string& doing, const CancelToken* cancel) {
-  moment_ = {doing, {}};
+  moment_ = {doing, {}, {}};
   sent_ = cancel_sent_ = false;
   silent_ = cancelled_ = 0;
   TRITIUM_TRY_ASSIGN(const std::string frame, encode_frame(type, body));

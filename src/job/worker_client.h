@@ -30,6 +30,7 @@ class WorkerClient {
   // For a frame that has no place here.
   Error unexpected(const WorkerFrame& frame);
 
+  void note(const Plan& plan) { moment_.stages = plan.stages; }
   void note(const Progress& progress) { moment_.last = progress; }
   [[nodiscard]] const WorkerMoment& moment() const { return moment_; }
   void end();  // SIGKILL, and a short wait

@@ -26,8 +26,11 @@ ErrorCode code_of(const std::optional<Ending>& ending) {
 
 std::string WorkerMoment::text() const {
   if (!last) return "while " + doing;
-  if (last->of <= 0) return "in stage " + last->stage;
-  return fmt::format("in stage {}, step {} of {}", last->stage, last->step, last->of);
+  std::string out = "in stage " + last->stage;
+  for (const StagePlan& stage : stages)
+    if (stage.name == last->stage && !stage.device.empty()) out += " on " + stage.device;
+  if (last->of > 0) out += fmt::format(", step {} of {}", last->step, last->of);
+  return out;
 }
 
 std::string last_lines(const std::string& words) {

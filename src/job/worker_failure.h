@@ -9,10 +9,11 @@ namespace tritium {
 
 // How far it had come.
 struct WorkerMoment {
-  std::string doing;             // without progress: "starting", "opening the model", "planning"
-  std::optional<Progress> last;  // the last it reported
+  std::string doing;              // without progress: "starting", "opening the model", "planning"
+  std::optional<Progress> last;   // the last it reported
+  std::vector<StagePlan> stages;  // as planned, which tells where each runs
 
-  // "while opening the model", "in stage denoise, step 12 of 100"
+  // "while opening the model", "in stage denoise on Vulkan0, step 12 of 100"
   [[nodiscard]] std::string text() const;
 };
 
@@ -20,8 +21,8 @@ struct WorkerMoment {
 std::string last_lines(const std::string& words);
 
 // It ended by itself, or, without `ending`, closed the stream and lives on. The code is `model` or does_not_fit if it ended
-// with that status, as it does when a weight file is cut short in use; does_not_fit when it was killed, which is what a system that is out of
-// memory does; device otherwise.
+// with that status, as it does when a weight file is cut short in use; does_not_fit when it was killed, which is what a system that is out
+// of memory does; device otherwise.
 Error worker_died(const std::optional<Ending>& ending, const WorkerMoment& moment, const std::string& words);
 
 // It was ended because it reported nothing for `seconds`.

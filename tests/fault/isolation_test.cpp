@@ -235,7 +235,7 @@ TEST_F(Isolated, AStoppedWorkerIsEndedAfterTheStallLimit) {
     if (p.stage == "denoise" && !std::exchange(stopped, true)) send(SIGSTOP);
   });
   ASSERT_FALSE(made.ok());
-  expect_parts(made.error(), ErrorCode::device, {"reported nothing for 5 s in stage denoise"});
+  expect_parts(made.error(), ErrorCode::device, {"reported nothing for 5 s in stage denoise on CPU"});
   EXPECT_EQ(files(), std::set<std::string>{});
   EXPECT_TRUE(test::children_of(::getpid()).empty());
   const auto again = engine_->generate(request_, output());

@@ -112,9 +112,9 @@ TEST_F(Worker, KilledTheProgramSaysSo) {
   const Outcome outcome = process.finish();
   EXPECT_EQ(outcome.status, 4) << outcome.err;
   EXPECT_EQ(outcome.out, "");
-  EXPECT_TRUE(
-      std::regex_search(outcome.err, std::regex("tritium: the worker process ended with signal 9 \\(Killed\\) in stage denoise, step "
-                                                "[0-9]+ of [0-9]+, most likely because the system ran out of memory")))
+  EXPECT_TRUE(std::regex_search(outcome.err,
+                                std::regex("tritium: the worker process ended with signal 9 \\(Killed\\) in stage denoise on CPU, step "
+                                           "[0-9]+ of [0-9]+, most likely because the system ran out of memory")))
       << outcome.err.substr(outcome.err.size() > 500 ? outcome.err.size() - 500 : 0);
   EXPECT_EQ(files(), std::set<std::string>{});
 }

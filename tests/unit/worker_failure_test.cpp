@@ -7,12 +7,19 @@
 namespace tritium {
 namespace {
 
-const WorkerMoment kDenoising{"preparing the request", Progress{"denoise", 12, 100, 0.4, 3}};
+const WorkerMoment kDenoising{"preparing the request", Progress{"denoise", 12, 100, 0.4, 3}, {}};
 
 TEST(WorkerFailure, SaysWhereItWas) {
   EXPECT_EQ(kDenoising.text(), "in stage denoise, step 12 of 100");
-  EXPECT_EQ((WorkerMoment{"", Progress{"write", 0, 0, 1, -1}}.text()), "in stage write");
-  EXPECT_EQ((WorkerMoment{"opening the model", {}}.text()), "while opening the model");
+  WorkerMoment on_device = kDenoising;
+  on_device.stages.resize(2);
+  on_device.stages[0].name = "text";
+  on_device.stages[0].device = "CPU";
+  on_device.stages[1].name = "denoise";
+  on_device.stages[1].device = "Vulkan0";
+  EXPECT_EQ(on_device.text(), "in stage denoise on Vulkan0, step 12 of 100");
+  EXPECT_EQ((WorkerMoment{"", Progress{"write", 0, 0, 1, -1}, {}}.text()), "in stage write");
+  EXPECT_EQ((WorkerMoment{"opening the model", {}, {}}.text()), "while opening the model");
 }
 
 TEST(WorkerFailure, ItsCodeFollowsFromTheEnding) {
