@@ -18,6 +18,7 @@ Runner add_devices(CLI::App& app);
 Runner add_convert(CLI::App& app);
 Runner add_fetch(CLI::App& app);
 Runner add_verify(CLI::App& app);
+Runner add_synth(CLI::App& app);
 Runner add_worker(CLI::App& app);
 
 // Checks a number; the parser library's own messages differ from release to release.
@@ -33,6 +34,7 @@ int fail(const Error& error);
 struct ModelOptions {
   std::string model, device, compute = "auto", dump_tensors;
   int threads = 0;
+  std::vector<std::string> memory_budgets;
   std::string dit, text_encoder, video_vae, audio_vae, tokenizer, partition, qkv_order;
 };
 void add_model_options(CLI::App& app, ModelOptions& options);

@@ -24,6 +24,7 @@ void list(auto&& field, Of<EngineOptions> auto& o) {
   field("video_vae", o.video_vae);
   field("audio_vae", o.audio_vae);
   field("tokenizer", o.tokenizer);
+  field("memory_budgets", o.memory_budgets);
   field("partition", o.partition);
   field("qkv_order", o.qkv_order);
   field("prefer_ref2va", o.prefer_ref2va);
@@ -87,6 +88,16 @@ void list(auto&& field, Of<Adjustment> auto& a) {
   field("reason", a.reason);
 }
 
+void list(auto&& field, Of<DeviceShare> auto& s) {
+  field("device", s.device);
+  field("blocks", s.blocks);
+  field("resident_blocks", s.resident_blocks);
+  field("slots", s.slots);
+  field("resident_bytes", s.resident_bytes);
+  field("streamed_bytes", s.streamed_bytes);
+  field("working_bytes", s.working_bytes);
+}
+
 void list(auto&& field, Of<StagePlan> auto& s) {
   field("name", s.name);
   field("device", s.device);
@@ -94,6 +105,19 @@ void list(auto&& field, Of<StagePlan> auto& s) {
   field("weight_bytes", s.weight_bytes);
   field("working_bytes", s.working_bytes);
   field("flops", s.flops);
+  field("shares", s.shares);
+  field("stays", s.stays);
+  field("host_bytes", s.host_bytes);
+  field("transfer_bytes", s.transfer_bytes);
+  field("passes", s.passes);
+  field("load_seconds", s.load_seconds);
+  field("seconds", s.seconds);
+}
+
+void list(auto&& field, Of<MemoryPeak> auto& m) {
+  field("name", m.name);
+  field("budget_bytes", m.budget_bytes);
+  field("peak_bytes", m.peak_bytes);
 }
 
 void list(auto&& field, Of<LoraPlan> auto& l) {
@@ -138,6 +162,8 @@ void list(auto&& field, Of<Plan> auto& p) {
   field("audio_sigmas", p.audio_sigmas);
   field("samples", p.samples);
   field("stages", p.stages);
+  field("memories", p.memories);
+  field("expected_seconds", p.expected_seconds);
   field("peak_bytes", p.peak_bytes);
   field("available_bytes", p.available_bytes);
   field("output_bytes", p.output_bytes);

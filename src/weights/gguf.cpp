@@ -5,6 +5,7 @@
 #include "weights/gguf_cursor.h"
 
 #include <fmt/ranges.h>
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <set>

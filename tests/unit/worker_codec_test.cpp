@@ -98,7 +98,9 @@ TEST(WorkerCodec, EveryMemberIsListed) {
   expect_complete<Request>("Request");
   expect_complete<OutputOptions>("OutputOptions");
   expect_complete<Adjustment>("Adjustment");
+  expect_complete<DeviceShare>("DeviceShare");
   expect_complete<StagePlan>("StagePlan");
+  expect_complete<MemoryPeak>("MemoryPeak");
   expect_complete<LoraPlan>("LoraPlan");
   expect_complete<Plan>("Plan");
   expect_complete<Progress>("Progress");

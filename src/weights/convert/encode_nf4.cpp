@@ -132,13 +132,7 @@ class Nf4Encoder final : public MatrixEncoder {
     for (std::size_t i = 0; i < (values.size() + 1) / 2; ++i) out[i] = static_cast<std::uint8_t>(codes[2 * i] << 4 | codes[2 * i + 1]);
   }
 
-  [[nodiscard]] std::string state(const std::string& offset) const {
-    std::string text =
-        fmt::format(R"({{"quant_type": "nf4", "blocksize": {}, "dtype": "bfloat16", "shape": [{}, {}], "nested_blocksize": {}, )"
-                    R"("nested_dtype": "float32", "nested_offset": {}}})",
-                    kBlock, spec().rows(), spec().columns(), kNested, offset);
-    return text.append(kOffsetDigits - std::min(kOffsetDigits, offset.size()), ' ');
-  }
+  [[nodiscard]] std::string state(const std::string& offset) const { return nf4_state_text(spec().rows(), spec().columns(), offset); }
 
   std::size_t absmax_place_ = 0, nested_place_ = 0, map_place_ = 0, table_place_ = 0, state_place_ = 0;
   std::vector<float> absmax_, decoded_, nested_;  // of each block: as found, as stored; of each block of blocks
@@ -150,6 +144,14 @@ class Nf4Encoder final : public MatrixEncoder {
 }  // namespace
 
 std::span<const float, 16> nf4_table() { return kTable; }
+
+std::string nf4_state_text(std::int64_t rows, std::int64_t columns, const std::string& offset) {
+  std::string text =
+      fmt::format(R"({{"quant_type": "nf4", "blocksize": {}, "dtype": "bfloat16", "shape": [{}, {}], "nested_blocksize": {}, )"
+                  R"("nested_dtype": "float32", "nested_offset": {}}})",
+                  kBlock, rows, columns, kNested, offset);
+  return text.append(kOffsetDigits - std::min(kOffsetDigits, offset.size()), ' ');
+}
 
 std::span<const float, 256> nested_scale_map() {
   static const std::array<float, 256> map = make_nested_map();

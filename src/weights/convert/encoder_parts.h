@@ -15,6 +15,9 @@ std::unique_ptr<MatrixEncoder> make_int8_encoder(const MatrixSpec& spec);
 std::unique_ptr<MatrixEncoder> make_w4a8_encoder(const MatrixSpec& spec);
 std::unique_ptr<MatrixEncoder> make_nf4_encoder(const MatrixSpec& spec);
 
+// bitsandbytes' description of a matrix, of the same length whatever the offset of its scales, a number.
+std::string nf4_state_text(std::int64_t rows, std::int64_t columns, const std::string& offset);
+
 template <class T>
 std::vector<std::uint8_t> bytes_of(const std::vector<T>& values) {
   std::vector<std::uint8_t> out(values.size() * sizeof(T));
