@@ -2,9 +2,12 @@
 #include "cli/progress_bar.h"
 
 #include "base/try.h"
+#include "device/device.h"
+#include "pipeline/placement.h"
 
 #include <fmt/format.h>
 #include <strings.h>
+#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -28,10 +31,15 @@ fs::path free_name() {
   }
 }
 
-// Drivers of devices can bring down a process; on the CPU that has not been seen, and a process more costs a little.
+// Drivers of devices can bring down a process; on the CPU that has not been seen, and a process more costs a little. A placement that is
+// wrong is refused without a worker as well.
 bool isolates(const GenerateOptions& o) {
   if (o.isolate != "auto") return o.isolate == "on";
-  return !o.model.device.empty() && strcasecmp(o.model.device.c_str(), "CPU") != 0;
+  const auto placement = parse_placement(o.model.device);
+  if (!placement.ok()) return false;
+  const auto is_cpu = [](const std::string& name) { return strcasecmp(name.substr(0, name.find('#')).c_str(), "CPU") == 0; };
+  const std::vector<std::string> devices = placement->devices();
+  return devices.empty() ? !only_cpu_devices() : !std::all_of(devices.begin(), devices.end(), is_cpu);
 }
 
 void print_notes(const Plan& plan) {

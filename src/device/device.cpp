@@ -83,11 +83,25 @@ Error device_error(std::string message, std::string hint = {}) { return Error{Er
 
 }  // namespace
 
+bool fast_kernels_wanted() {
+  const char* kernels = std::getenv("TRITIUM_KERNELS");
+  return kernels == nullptr || std::strcmp(kernels, "plain") != 0;
+}
+
 std::vector<DeviceInfo> list_devices() {
   load_backends();
   std::vector<DeviceInfo> out;
   for (std::size_t i = 0; i < ggml_backend_dev_count(); ++i) out.push_back(describe(ggml_backend_dev_get(i)));
   return out;
+}
+
+bool only_cpu_devices() {
+  load_backends();
+  for (std::size_t i = 0; i < ggml_backend_dev_count(); ++i) {
+    const auto type = ggml_backend_dev_type(ggml_backend_dev_get(i));
+    if (type != GGML_BACKEND_DEVICE_TYPE_CPU && type != GGML_BACKEND_DEVICE_TYPE_ACCEL) return false;
+  }
+  return true;
 }
 
 std::string backend_library_version() { return ggml_version(); }
@@ -114,8 +128,7 @@ Result<std::unique_ptr<Device>> Device::open(const std::string& name, int thread
   device->in_use_ = std::make_unique<DeviceInUse>(device->info_.name);
   device->is_cpu_ = chosen == cpu;
   device->threads_ = threads > 0 ? threads : usable_cpus();
-  const char* kernels = std::getenv("TRITIUM_KERNELS");
-  device->fast_kernels_ = device->is_cpu_ && (kernels == nullptr || std::strcmp(kernels, "plain") != 0);
+  device->fast_kernels_ = device->is_cpu_ && fast_kernels_wanted();
   for (ggml_backend_dev_t each : {chosen, cpu}) {
     if (each == cpu && device->is_cpu_ && !device->backends_.empty()) continue;
     ggml_backend_t backend = ggml_backend_dev_init(each, nullptr);
@@ -124,10 +137,20 @@ Result<std::unique_ptr<Device>> Device::open(const std::string& name, int thread
   }
   device->set_threads_ = backend_function<ggml_backend_set_n_threads_t>(cpu, "ggml_backend_set_n_threads");
   device->set_abort_callback_ = backend_function<ggml_backend_set_abort_callback_t>(cpu, "ggml_backend_set_abort_callback");
-  device->scheduler_ = ggml_backend_sched_new(device->backends_.data(), nullptr, static_cast<int>(device->backends_.size()), kMaxGraphNodes,
-                                              /*parallel=*/false, /*op_offload=*/false);
+  device->scheduler_ = device->make_scheduler();
   if (device->scheduler_ == nullptr) return device_error("the scheduler could not be created");
   return device;
+}
+
+ggml_backend_sched_t Device::make_scheduler() {
+  return ggml_backend_sched_new(backends_.data(), nullptr, static_cast<int>(backends_.size()), kMaxGraphNodes, /*parallel=*/false,
+                                /*op_offload=*/false);
+}
+
+void Device::release_working_memory() {
+  if (working_bytes() == 0) return;
+  ggml_backend_sched_free(scheduler_);
+  scheduler_ = make_scheduler();
 }
 
 Device::~Device() {

@@ -25,6 +25,7 @@ void list(auto&& field, Of<EngineOptions> auto& o) {
   field("audio_vae", o.audio_vae);
   field("tokenizer", o.tokenizer);
   field("memory_budgets", o.memory_budgets);
+  field("cache_folder", o.cache_folder);
   field("partition", o.partition);
   field("qkv_order", o.qkv_order);
   field("prefer_ref2va", o.prefer_ref2va);
