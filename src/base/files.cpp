@@ -121,14 +121,21 @@ namespace {
 // Between the name of the target and the six random characters; tells our files from others that are hidden.
 constexpr const char* kMark = ".tritium-";
 
-// Temporary files of writers that were killed: theirs are no longer locked. Those of running writers are left alone.
-void remove_abandoned(const fs::path& target) {
-  const std::string prefix = "." + target.stem().string() + kMark, suffix = target.extension().string();
-  const std::size_t length = prefix.size() + 6 + suffix.size();
+constexpr std::size_t kRandomCharacters = 6;
+
+}  // namespace
+
+// The files of writers that were killed are no longer locked.
+void remove_abandoned_files(const fs::path& target, bool stem_begins) {
+  const std::string prefix = "." + target.stem().string(), suffix = target.extension().string();
+  const std::string_view mark = kMark;
   std::error_code code;
   for (const fs::directory_entry& entry : fs::directory_iterator(target.parent_path().empty() ? "." : target.parent_path(), code)) {
     const std::string name = entry.path().filename().string();
-    if (name.size() != length || !name.starts_with(prefix) || !name.ends_with(suffix)) continue;
+    if (!name.starts_with(prefix) || !name.ends_with(suffix)) continue;
+    const std::size_t tail = mark.size() + kRandomCharacters + suffix.size();
+    if (name.size() < prefix.size() + tail || (!stem_begins && name.size() != prefix.size() + tail)) continue;
+    if (name.compare(name.size() - tail, mark.size(), mark) != 0) continue;
     const int fd = ::open(entry.path().c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0) continue;
     if (::flock(fd, LOCK_EX | LOCK_NB) == 0) ::unlink(entry.path().c_str());
@@ -136,12 +143,10 @@ void remove_abandoned(const fs::path& target) {
   }
 }
 
-}  // namespace
-
 Result<AtomicFile> AtomicFile::create(const fs::path& target) {
   std::error_code ignored;
   if (fs::is_directory(target, ignored)) return file_error("write", target, EISDIR);
-  remove_abandoned(target);
+  remove_abandoned_files(target);
   std::string name;
   int fd = -1;
   struct stat info {};

@@ -44,6 +44,10 @@ class AtomicFile {
   int fd_ = -1;
 };
 
+// Removes the temporary files for this target whose writers are dead; those of running writers are left alone. `stem_begins`: also of every
+// other target in the folder whose name begins with the target's stem and has its extension.
+void remove_abandoned_files(const std::filesystem::path& target, bool stem_begins = false);
+
 // Removes the temporary files of every AtomicFile of this process. Only for ending the process at once: safe in a signal handler.
 void remove_temporary_files() noexcept;
 

@@ -2,6 +2,8 @@
 
 #include "base/files.h"
 #include "base/try.h"
+#include "job/isolated_engine.h"
+#include "job/worker_process.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -74,7 +76,7 @@ fs::path demo_model() {
   return TRITIUM_DEMO_MODEL;
 }
 
-Result<std::unique_ptr<Engine>> open_engine(const ModelOptions& o, bool quiet, bool references) {
+Result<std::unique_ptr<Engine>> open_engine(const ModelOptions& o, bool quiet, bool references, bool isolate) {
   EngineOptions options;
   options.model = o.model;
   options.device = o.device;
@@ -94,7 +96,10 @@ Result<std::unique_ptr<Engine>> open_engine(const ModelOptions& o, bool quiet, b
     options.model = demo_model();
     if (!quiet) std::fprintf(stderr, "No model given (-m DIR): using the bundled demo model, a tiny one for trying things out.\n");
   }
-  return Engine::open(options);
+  if (!isolate) return Engine::open(options);
+  IsolationOptions isolation;
+  isolation.pass_on_stderr = true;
+  return open_isolated_engine(options, isolation);
 }
 
 namespace {
@@ -174,6 +179,7 @@ CancelToken token;
 
 void on_signal(int) {
   if (token.cancelled()) {
+    end_workers_now();
     remove_temporary_files();
     _exit(static_cast<int>(ErrorCode::interrupted));
   }

@@ -2,8 +2,12 @@
 #include "cli/progress_bar.h"
 
 #include "base/try.h"
+#include "device/device.h"
+#include "pipeline/placement.h"
 
 #include <fmt/format.h>
+#include <strings.h>
+#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -14,7 +18,7 @@ namespace {
 struct GenerateOptions {
   ModelOptions model;
   RequestOptions request;
-  std::string output, frames_dir, wav, latents, progress = "auto";
+  std::string output, frames_dir, wav, latents, progress = "auto", isolate = "auto";
   bool json = false;
 };
 
@@ -25,6 +29,17 @@ fs::path free_name() {
     const fs::path name = i == 1 ? "tritium.mp4" : fmt::format("tritium-{}.mp4", i);
     if (!fs::exists(name, ignored)) return name;
   }
+}
+
+// Drivers of devices can bring down a process; on the CPU that has not been seen, and a process more costs a little. A placement that is
+// wrong is refused without a worker as well.
+bool isolates(const GenerateOptions& o) {
+  if (o.isolate != "auto") return o.isolate == "on";
+  const auto placement = parse_placement(o.model.device);
+  if (!placement.ok()) return false;
+  const auto is_cpu = [](const std::string& name) { return strcasecmp(name.substr(0, name.find('#')).c_str(), "CPU") == 0; };
+  const std::vector<std::string> devices = placement->devices();
+  return devices.empty() ? !only_cpu_devices() : !std::all_of(devices.begin(), devices.end(), is_cpu);
 }
 
 void print_notes(const Plan& plan) {
@@ -49,7 +64,7 @@ void print_result(const Artifact& artifact, bool json) {
 Result<Artifact> generate(const GenerateOptions& o) {
   TRITIUM_TRY_ASSIGN(const Request request, read_request(o.request));
   CancelToken& cancel = interrupt_token();  // not earlier: a signal while the prompt is typed simply ends the program
-  TRITIUM_TRY_ASSIGN(const auto engine, open_engine(o.model, o.json, !request.references.empty()));
+  TRITIUM_TRY_ASSIGN(const auto engine, open_engine(o.model, o.json, !request.references.empty(), isolates(o)));
   const OutputOptions output{o.output.empty() ? free_name() : fs::path(o.output), o.frames_dir, o.wav, o.latents};
   ProgressPrinter printer(progress_style(o.progress));
   auto artifact = engine->generate(request, output, {print_notes, [&printer](const Progress& p) { printer(p); }}, &cancel);
@@ -69,6 +84,9 @@ Runner add_generate(CLI::App& app) {
   app.add_option("--latents", options->latents, "Also write the final latents as safetensors")->check(not_empty());
   app.add_option("--progress", options->progress, "auto, bar, lines, json or none")
       ->check(CLI::IsMember({"auto", "bar", "lines", "json", "none"}));
+  app.add_option("--isolate", options->isolate, "Compute in a process of its own: on, off, or auto = for every device but the CPU")
+      ->check(CLI::IsMember({"auto", "on", "off"}))
+      ->envname("TRITIUM_ISOLATE");
   app.add_flag("--json", options->json, "Print the result as JSON");
   return [options] {
     const auto artifact = generate(*options);

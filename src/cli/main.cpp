@@ -2,6 +2,7 @@
 #include "cli/common.h"
 
 #include "base/files.h"
+#include "device/abort_report.h"
 
 #include <unistd.h>
 #include <cerrno>
@@ -78,7 +79,8 @@ int main(int argc, char** argv) {
                                    {"convert", "Write a model in another format, pruned or with LoRAs folded in", add_convert},
                                    {"devices", "List the compute devices", add_devices},
                                    {"synth", "For developers: a model of any size with random weights", add_synth, /*hidden=*/true},
-                                   {"rpc-server", "Lend a device to other processes", add_rpc_server, /*hidden=*/true}};
+                                   {"rpc-server", "Lend a device to other processes", add_rpc_server, /*hidden=*/true},
+                                   {"worker", "For other programs: compute what is asked over a stream", add_worker, /*hidden=*/true}};
   std::map<CLI::App*, Runner> runners;
   for (const Command& command : kCommands) {
     CLI::App* sub = app.add_subcommand(command.name, command.help);
@@ -93,6 +95,7 @@ int main(int argc, char** argv) {
   // A reader that went away or a file size limit is an error of the write concerned, not the end of the process.
   for (const int signal : {SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_IGN);
   std::signal(SIGBUS, on_unreadable_weights);
+  exit_on_abort(static_cast<int>(ErrorCode::device));
   try {
     const int status = runners.at(app.get_subcommands().front())();
     if (status != 0 || (std::fflush(stdout) == 0 && std::ferror(stdout) == 0)) return status;

@@ -1,5 +1,7 @@
 #include "device/backends.h"
 
+#include "device/abort_report.h"
+
 #include <dlfcn.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -40,6 +42,7 @@ void prepare_once() {
           if (level == GGML_LOG_LEVEL_ERROR) std::fputs(text, stderr);
         },
         nullptr);
+    report_aborts();
     // Where the hardware has float16 arithmetic, the Vulkan backend rounds the inputs of float32 products to it, whatever precision the
     // node asks for: values above 65504 become infinite, and scores of large queries and keys are off by more than the softmax bears.
     setenv("GGML_VK_DISABLE_F16", "1", 0);

@@ -13,6 +13,7 @@
 #include <exception>
 #include <list>
 #include <mutex>
+#include <new>
 #include <optional>
 
 namespace tritium {
@@ -53,6 +54,8 @@ template <class Work>
 Result<void> guarded(const DeviceInfo& info, const char* doing, Work work) {
   try {
     return work();
+  } catch (const std::bad_alloc&) {
+    return Error{ErrorCode::does_not_fit, fmt::format("out of memory while {} on device '{}'", doing, info.name), "", "see 'tritium plan'"};
   } catch (const std::exception& e) {
     return Error{ErrorCode::device, fmt::format("device '{}' failed while {}: {}", info.name, doing, e.what()), "", ""};
   }
@@ -147,6 +150,14 @@ std::vector<DeviceInfo> list_devices() {
   return out;
 }
 
+bool only_cpu_devices() {
+  const std::vector<ggml_backend_dev_t> all = backends::all();
+  return std::all_of(all.begin(), all.end(), [](ggml_backend_dev_t device) {
+    const auto type = ggml_backend_dev_type(device);
+    return type == GGML_BACKEND_DEVICE_TYPE_CPU || type == GGML_BACKEND_DEVICE_TYPE_ACCEL;
+  });
+}
+
 std::string backend_library_version() { return ggml_version(); }
 
 std::vector<std::string> running_graphs() {
@@ -169,6 +180,7 @@ Result<std::unique_ptr<Device>> Device::open(const std::string& name, int thread
 
   std::unique_ptr<Device> device(new Device);
   device->info_.name = endpoint ? endpoint->name() : ggml_backend_dev_name(chosen);
+  device->in_use_ = std::make_unique<DeviceInUse>(device->info_.name);
   device->is_cpu_ = chosen == cpu;
   device->threads_ = threads > 0 ? threads : usable_cpus();
   device->fast_kernels_ = device->is_cpu_ && fast_kernels_wanted();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/cancel.h"
+#include "device/abort_report.h"
 #include "device/rpc.h"
 
 #include <ggml-backend.h>
@@ -26,6 +27,10 @@ struct DeviceInfo {
 // All devices of all installed backends, the CPU first; not those behind a network connection. Loads every backend, which starts
 // graphics drivers.
 std::vector<DeviceInfo> list_devices();
+
+// Whether there is nothing but the CPU and what works for it (BLAS, AMX). Loads the backends, but asks no device for its memory, which
+// would take some of it.
+bool only_cpu_devices();
 
 // Version of the ggml library in use, e.g. "0.27.0".
 std::string backend_library_version();
@@ -102,6 +107,7 @@ class Device {
 
   DeviceInfo info_;
   mutable std::recursive_mutex mutex_;
+  std::unique_ptr<DeviceInUse> in_use_;
   bool is_cpu_ = true;
   bool fast_kernels_ = false;
   bool dry_ = false;

@@ -1,6 +1,7 @@
 #include "pipeline/progress.h"
 
 #include "base/system.h"
+#include "device/abort_report.h"
 
 namespace tritium {
 
@@ -8,6 +9,8 @@ ProgressTracker::ProgressTracker(std::vector<Stage> stages, ProgressCallback cal
     : stages_(std::move(stages)), callback_(std::move(callback)), start_(monotonic_seconds()) {
   for (const Stage& stage : stages_) total_weight_ += stage.weight;
 }
+
+ProgressTracker::~ProgressTracker() { note_stage("", 0, 0); }
 
 void ProgressTracker::close_current() {
   if (!started_) return;
@@ -25,7 +28,9 @@ void ProgressTracker::begin(const std::string& stage) {
 }
 
 void ProgressTracker::report(int step, int of) {
-  if (!started_ || !callback_) return;
+  if (!started_) return;
+  note_stage(stages_[current_].name, step, of);
+  if (!callback_) return;
   const double within = of > 0 ? static_cast<double>(step) / of : 0.0;
   const double fraction = total_weight_ > 0 ? (done_weight_ + within * stages_[current_].weight) / total_weight_ : 0.0;
   const double elapsed = monotonic_seconds() - start_;

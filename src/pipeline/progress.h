@@ -16,6 +16,9 @@ class ProgressTracker {
     double weight = 1;
   };
   ProgressTracker(std::vector<Stage> stages, ProgressCallback callback);
+  ProgressTracker(const ProgressTracker&) = delete;
+  ProgressTracker& operator=(const ProgressTracker&) = delete;
+  ~ProgressTracker();
 
   // Starts the next stage of this name; earlier ones count as done. Ends the previous stage's timing.
   void begin(const std::string& stage);

@@ -13,6 +13,9 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <sstream>
+#include <thread>
 
 extern char** environ;
 
@@ -37,6 +40,9 @@ std::vector<std::string> environment_of(const Command& command) {
     if (const std::string_view text(*entry);
         text.rfind("TRITIUM_", 0) != 0 && !command.environment.contains(std::string(text.substr(0, text.find('=')))))
       out.emplace_back(text);
+  // The same tests can be run with and without a worker process.
+  if (const char* isolate = std::getenv("TRITIUM_TEST_ISOLATE"); isolate != nullptr && !command.environment.contains("TRITIUM_ISOLATE"))
+    out.push_back(std::string("TRITIUM_ISOLATE=") + isolate);
   for (const auto& [name, value] : command.environment) out.push_back(name + "=" + value);
   return out;
 }
@@ -165,5 +171,43 @@ Outcome Process::finish() {
 }
 
 Outcome run(const Command& command) { return Process(command).finish(); }
+
+namespace {
+
+// State and parent from /proc/PID/stat, behind the name in parentheses, which may hold anything; 'X' when there is no such process.
+std::pair<char, pid_t> state_of(const std::string& pid) {
+  std::ifstream file("/proc/" + pid + "/stat");
+  std::string text;
+  std::getline(file, text);
+  const std::size_t at = text.rfind(')');
+  if (at == std::string::npos) return {'X', 0};
+  std::istringstream rest(text.substr(at + 1));
+  char state = 'X';
+  pid_t parent = 0;
+  rest >> state >> parent;
+  return {state, parent};
+}
+
+}  // namespace
+
+std::vector<pid_t> children_of(pid_t parent) {
+  std::vector<pid_t> out;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename().string();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    if (const auto [state, its_parent] = state_of(name); its_parent == parent && state != 'Z' && state != 'X')
+      out.push_back(std::stoi(name));
+  }
+  return out;
+}
+
+bool wait_until_ended(pid_t pid) {
+  const auto limit = std::chrono::steady_clock::now() + kLimit / 4;
+  for (;;) {
+    if (const char state = state_of(std::to_string(pid)).first; state == 'Z' || state == 'X') return true;
+    if (std::chrono::steady_clock::now() > limit) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+}
 
 }  // namespace tritium::test

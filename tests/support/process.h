@@ -14,7 +14,8 @@ namespace tritium::test {
 
 struct Command {
   std::vector<std::string> arguments;              // the program first
-  std::map<std::string, std::string> environment;  // added to the test's own, from which all TRITIUM_* are taken away
+  std::map<std::string, std::string> environment;  // added to the test's own, from which all TRITIUM_* are taken away; but
+                                                   // TRITIUM_TEST_ISOLATE becomes TRITIUM_ISOLATE
   std::optional<std::string> input;                // standard input; empty (and not a terminal) when absent
   std::filesystem::path folder;                    // to run in; the test's own when empty
   std::optional<std::uint64_t> file_size_limit;    // RLIMIT_FSIZE, bytes
@@ -39,6 +40,7 @@ class Process {
   bool wait_for_error_text(const std::string& text);
   bool wait_for_more_error_text();
   void send(int signal) const;
+  [[nodiscard]] pid_t pid() const { return pid_; }
   [[nodiscard]] const std::string& error_text() const { return outcome_.err; }
   // Waits for the end. The limit is for tests that hang; no test expects anything about time.
   Outcome finish();
@@ -56,5 +58,10 @@ class Process {
 };
 
 Outcome run(const Command& command);
+
+// Processes that `parent` started and that have not ended.
+std::vector<pid_t> children_of(pid_t parent);
+// Waits until a process has ended, whoever its parent is by then; false when time ran out.
+bool wait_until_ended(pid_t pid);
 
 }  // namespace tritium::test

@@ -1,0 +1,134 @@
+#include "job/isolated_engine.h"
+
+#include "base/try.h"
+#include "job/worker_client.h"
+#include "pipeline/leftovers.h"
+
+#include <sys/stat.h>
+
+namespace tritium {
+namespace fs = std::filesystem;
+namespace {
+
+fs::path current_folder() {
+  std::error_code ignored;
+  return fs::current_path(ignored);
+}
+
+// By the program's own name, so that a list of processes is readable; by the link that always works when that file is another one by now.
+std::string this_program() {
+  constexpr const char* kLink = "/proc/self/exe";
+  std::error_code code;
+  const fs::path name = fs::read_symlink(kLink, code);
+  return !code && fs::equivalent(name, kLink, code) ? name.string() : kLink;
+}
+
+class IsolatedEngine final : public Engine {
+ public:
+  IsolatedEngine(EngineOptions options, IsolationOptions isolation)
+      : options_(std::move(options)), isolation_(std::move(isolation)), folder_(current_folder()) {
+    if (isolation_.command.empty()) isolation_.command = {this_program(), "worker"};
+  }
+
+  // A worker with an open model: the one there is, or another when that one died.
+  Result<void> be_ready(const CancelToken* cancel) {
+    if (client_ && client_->alive()) return {};
+    client_.reset();
+    TRITIUM_TRY_ASSIGN(auto client, WorkerClient::start(isolation_));
+    TRITIUM_TRY(client->request(FrameType::open, encode_message(OpenMessage{folder_, options_}), "opening the model", cancel));
+    TRITIUM_TRY_ASSIGN(const WorkerFrame frame, client->receive(cancel));
+    if (frame.type == FrameType::failed) return failure(*client, frame);
+    if (frame.type != FrameType::opened) return client->unexpected(frame);
+    TRITIUM_TRY_ASSIGN(opened_, client->decode<OpenedMessage>(frame));
+    client_ = std::move(client);
+    return {};
+  }
+
+  Result<Plan> plan(const Request& request) override {
+    TRITIUM_TRY(be_ready(nullptr));
+    TRITIUM_TRY(client_->request(FrameType::plan, encode_message(PlanMessage{current_folder(), request}), "planning", nullptr));
+    TRITIUM_TRY_ASSIGN(const WorkerFrame frame, client_->receive(nullptr));
+    if (frame.type == FrameType::failed) return failure(*client_, frame);
+    if (frame.type != FrameType::planned) return client_->unexpected(frame);
+    return client_->decode<Plan>(frame);
+  }
+
+  using Engine::generate;
+  Result<Artifact> generate(const Request& request, const OutputOptions& output, const GenerateHooks& hooks,
+                            const CancelToken* cancel) override {
+    TRITIUM_TRY(be_ready(cancel));
+    const OutputState before(output);
+    const Cleaner cleaner{*this, before};
+    const bool cancelled = cancel != nullptr && cancel->cancelled();
+    TRITIUM_TRY(client_->request(FrameType::generate, encode_message(GenerateMessage{current_folder(), request, output, cancelled}),
+                                 "preparing the request", cancel));
+    answered_ = false;
+    for (;;) {
+      TRITIUM_TRY_ASSIGN(const WorkerFrame frame, client_->receive(cancel));
+      switch (frame.type) {
+        case FrameType::planned: {
+          TRITIUM_TRY_ASSIGN(const Plan plan, client_->decode<Plan>(frame));
+          client_->note(plan);
+          if (hooks.plan) hooks.plan(plan);
+          break;
+        }
+        case FrameType::progress: {
+          TRITIUM_TRY_ASSIGN(const Progress progress, client_->decode<Progress>(frame));
+          client_->note(progress);
+          if (hooks.progress) hooks.progress(progress);
+          break;
+        }
+        case FrameType::done: {
+          auto artifact = client_->decode<Artifact>(frame);
+          answered_ = artifact.ok();
+          return artifact;
+        }
+        case FrameType::failed:
+          answered_ = true;
+          return failure(*client_, frame);
+        default:
+          return client_->unexpected(frame);
+      }
+    }
+  }
+
+  [[nodiscard]] std::string model_json() const override { return opened_.model_json; }
+  [[nodiscard]] std::string model_text() const override { return opened_.model_text; }
+
+ private:
+  // However a request ends, also by an exception of a callback: a worker that has not answered is ended, and what it left is removed.
+  struct Cleaner {
+    IsolatedEngine& engine;
+    const OutputState& before;
+    ~Cleaner() {
+      WorkerClient& client = *engine.client_;
+      if (!engine.answered_) client.end();
+      if (client.alive()) return;
+      const auto& last = client.moment().last;
+      before.remove_leftovers(!engine.answered_ && last && last->stage == "write");
+    }
+  };
+
+  // The error that the worker reports.
+  static Error failure(WorkerClient& client, const WorkerFrame& frame) {
+    auto message = client.decode<FailedMessage>(frame);
+    return message.ok() ? std::move(message->error) : message.error();
+  }
+
+  EngineOptions options_;
+  IsolationOptions isolation_;
+  fs::path folder_;  // where the names in options_ begin
+  OpenedMessage opened_;
+  std::unique_ptr<WorkerClient> client_;
+  bool answered_ = true;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Engine>> open_isolated_engine(const EngineOptions& options, const IsolationOptions& isolation) {
+  auto engine = std::make_unique<IsolatedEngine>(options, isolation);
+  TRITIUM_TRY(engine->be_ready(nullptr));
+  return std::unique_ptr<Engine>(std::move(engine));
+}
+
+}  // namespace tritium
