@@ -49,6 +49,8 @@ class Graph {
   }
 
   Result<void> run(const CancelToken* cancel = nullptr);
+  // The nodes so far; after run() the buffer of each tells which device computed it.
+  [[nodiscard]] ggml_cgraph* nodes() const { return graph_; }
   [[nodiscard]] std::vector<float> read(const ggml_tensor* output) const { return download(output); }
 
  private:

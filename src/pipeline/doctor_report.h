@@ -1,0 +1,31 @@
+// What "tritium doctor" found, for people and for machines.
+#pragma once
+
+#include "doctor/examine.h"
+#include "pipeline/estimate.h"
+
+namespace tritium {
+
+struct DeviceReport {
+  DeviceInfo device;
+  int threads = 0;
+  std::string error;  // it could not be opened, or its speeds could not be measured
+  std::vector<doctor::ProbeResult> results;
+  std::optional<MeasuredSpeeds> speeds;
+  std::vector<TimeEstimate> estimates;
+
+  [[nodiscard]] bool usable() const { return error.empty() && doctor::usable(results); }
+};
+
+struct DoctorReport {
+  std::vector<DeviceReport> devices;
+  std::vector<std::string> notes;  // where speeds were stored, what could not be done
+
+  [[nodiscard]] bool usable() const;
+};
+
+// One line per check, bandwidths and speeds, estimates, advice.
+std::string doctor_text(const DoctorReport& report);
+std::string doctor_json(const DoctorReport& report);
+
+}  // namespace tritium
