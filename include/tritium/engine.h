@@ -27,9 +27,10 @@ struct EngineOptions {
   std::filesystem::path dump_tensors;  // if not empty, every named intermediate is written there
   // Single parts instead of what is found in the model's folder: files, or folders with one part.
   std::filesystem::path dit, text_encoder, video_vae, audio_vae, tokenizer;
-  std::string partition;       // "fl2va" or "ref2va"; empty: as the files say
-  std::string qkv_order;       // of the transformer's rows: "interleaved" or "plain"; empty: as the files say
-  bool prefer_ref2va = false;  // where a model has both partitions and none is named
+  std::vector<std::string> memory_budgets;  // "DEVICE=GiB", or a number for all; empty: what is free less a reserve
+  std::string partition;                    // "fl2va" or "ref2va"; empty: as the files say
+  std::string qkv_order;                    // of the transformer's rows: "interleaved" or "plain"; empty: as the files say
+  bool prefer_ref2va = false;               // where a model has both partitions and none is named
 };
 
 struct Progress {

@@ -9,13 +9,39 @@
 
 namespace tritium {
 
+// What a stage has on one device.
+struct DeviceShare {
+  std::string device;                // as in list_devices()
+  int blocks = 0;                    // that run here
+  int resident_blocks = 0;           // of them, kept; the others are streamed
+  int slots = 0;                     // blocks in flight when some are streamed: one computes while the next arrives
+  std::uint64_t resident_bytes = 0;  // weights kept, and slots
+  std::uint64_t streamed_bytes = 0;  // weights that come anew in every pass
+  std::uint64_t working_bytes = 0;   // activations
+  [[nodiscard]] std::uint64_t peak_bytes() const { return resident_bytes + working_bytes; }
+};
+
 struct StagePlan {
   std::string name;                 // "inputs" (only with pictures, videos or sounds), "text", "denoise", "video", "audio"
   std::string device;               // as in list_devices()
-  std::string precision;            // of the matrices: "f32" or "bf16"
+  std::string precision;            // of the matrices: "f32" or "bf16"; of presets as stored: "int8", "q4_k"
   std::uint64_t weight_bytes = 0;   // on the device, resident
   std::uint64_t working_bytes = 0;  // activations and other memory besides the weights, an estimate
   double flops = 0;                 // floating-point operations of the whole stage
+
+  // Where it runs (memory_plan.h).
+  std::vector<DeviceShare> shares;       // in the order of the blocks; one unless the stage is split by layers
+  bool stays = true;                     // the weights stay loaded for the next request
+  std::uint64_t host_bytes = 0;          // latents, frames and other memory of the process while it runs
+  std::uint64_t transfer_bytes = 0;      // weights that come to the devices in every pass
+  int passes = 1;                        // evaluations
+  double load_seconds = 0, seconds = 0;  // reading the weights once; computing, with what has to be waited for
+};
+
+// A memory of the machine over the whole request.
+struct MemoryPeak {
+  std::string name;  // of the device; "host" for the memory of the process
+  std::uint64_t budget_bytes = 0, peak_bytes = 0;
 };
 
 // A LoRA as it will be applied.
@@ -55,6 +81,8 @@ struct Plan {
   std::int64_t samples = 0;                       // of sound per channel, at 32 kHz
 
   std::vector<StagePlan> stages;
+  std::vector<MemoryPeak> memories;
+  double expected_seconds = 0;        // of all stages with loading, from assumed speeds
   std::uint64_t peak_bytes = 0;       // host memory at the most, an estimate
   std::uint64_t available_bytes = 0;  // host memory free when the plan was made
   std::uint64_t output_bytes = 0;     // generous estimate of the MP4

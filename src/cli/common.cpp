@@ -58,6 +58,10 @@ void add_model_options(CLI::App& app, ModelOptions& o) {
   app.add_option("--compute", o.compute, "Matrices as f32 or bf16; auto = f32 up to 1 GiB per stage")
       ->check(CLI::IsMember({"auto", "f32", "bf16"}))
       ->envname("TRITIUM_COMPUTE");
+  app.add_option("--memory-budget", o.memory_budgets,
+                 "Memory to use: DEVICE=GiB, may be repeated, or GiB for every device; what is free less a reserve when absent")
+      ->take_all()
+      ->expected(1);
   app.add_option("--dump-tensors", o.dump_tensors, "Write every named intermediate as safetensors into this folder")->check(not_empty());
 }
 
@@ -76,6 +80,7 @@ Result<std::unique_ptr<Engine>> open_engine(const ModelOptions& o, bool quiet, b
   options.device = o.device;
   options.threads = o.threads;
   options.compute = o.compute;
+  options.memory_budgets = o.memory_budgets;
   options.dump_tensors = o.dump_tensors;
   options.dit = o.dit;
   options.text_encoder = o.text_encoder;

@@ -34,6 +34,7 @@ int fail(const Error& error);
 struct ModelOptions {
   std::string model, device, compute = "auto", dump_tensors;
   int threads = 0;
+  std::vector<std::string> memory_budgets;
   std::string dit, text_encoder, video_vae, audio_vae, tokenizer, partition, qkv_order;
 };
 void add_model_options(CLI::App& app, ModelOptions& options);

@@ -5,6 +5,8 @@
 #include "pipeline/conditions.h"
 #include "pipeline/cost_inputs.h"
 #include "pipeline/lora.h"
+#include "pipeline/memory_budget.h"
+#include "pipeline/memory_table.h"
 #include "pipeline/model_json.h"
 #include "pipeline/parts.h"
 #include "pipeline/progress.h"
@@ -21,11 +23,12 @@ namespace {
 
 class LocalEngine final : public Engine {
  public:
-  LocalEngine(ModelInfo model, Tokenizer tokenizer, std::unique_ptr<Device> device, std::string compute)
+  LocalEngine(ModelInfo model, Tokenizer tokenizer, std::unique_ptr<Device> device, std::string compute, MemoryBudgets budgets)
       : model_(std::move(model)),
         tokenizer_(std::move(tokenizer)),
         device_(std::move(device)),
-        parts_(model_, *device_, std::move(compute)) {}
+        parts_(model_, *device_, std::move(compute)),
+        budgets_(std::move(budgets)) {}
 
   Result<Plan> plan(const Request& request) override {
     TRITIUM_TRY_ASSIGN(const Job job, prepare(request, nullptr));
@@ -99,6 +102,7 @@ class LocalEngine final : public Engine {
     const std::uint64_t seed = std::random_device{}();
     if (mode != Mode::t2va) {
       // The pictures need the canvas before the prompt around them is known.
+      describe_memory(in);
       TRITIUM_TRY_ASSIGN(const Plan shape, make_plan(request, in, seed));
       TRITIUM_TRY(fit_inputs(job.inputs, request, shape, cancel));
       in.condition_rows = condition_shapes(job.inputs, model_).rows(shape.latent_height, shape.latent_width);
@@ -106,6 +110,7 @@ class LocalEngine final : public Engine {
     TRITIUM_TRY_ASSIGN(job.prompt, prepare_prompt(tokenizer_, model_, request.prompt, job.inputs));
     in.text_tokens = static_cast<int>(job.prompt.presentation.ids.size());
     TRITIUM_TRY(add_input_costs(job, in));
+    describe_memory(in);
     TRITIUM_TRY_ASSIGN(job.plan, make_plan(request, in, seed));
     job.plan.adjustments.insert(job.plan.adjustments.end(), contracts.begin(), contracts.end());
     describe_loras(job.loras, job.plan);
@@ -126,12 +131,39 @@ class LocalEngine final : public Engine {
     TRITIUM_TRY_ASSIGN(in.video_weights, parts_.weights(Part::video_decoder));
     TRITIUM_TRY_ASSIGN(in.audio_weights, parts_.weights(Part::audio_decoder));
     in.device = device_->info().name;
-    // Weights already loaded are counted as needed, so they count as available too.
-    in.available_bytes = host_memory().available + parts_.loaded_bytes();
+    in.available_bytes = free_host_memory();
     in.mode = inputs.mode;
     in.picture = inputs.picture;
     in.clip_frames = inputs.frames;
     return in;
+  }
+
+  // Weights already loaded are counted as needed, so they count as available too.
+  [[nodiscard]] std::uint64_t free_host_memory() const { return host_memory().available + (device_->is_cpu() ? parts_.loaded_bytes() : 0); }
+
+  void describe_memory(PlanInputs& in) const {
+    const DeviceInfo& device = device_->info();
+    const bool host = device_->is_cpu();
+    Machine machine;
+    machine.host_budget = memory_budget(free_host_memory(), budgets_.of(host ? device.name : "host"));
+    machine.disk_bandwidth = kAssumedDiskBandwidth;
+    const std::uint64_t free = device.memory_free > 0 ? device.memory_free + parts_.loaded_bytes() : std::uint64_t{1} << 60;
+    machine.devices.push_back({device.name, host ? 0 : memory_budget(free, budgets_.of(device.name)), host,
+                               host ? device_->threads() * kAssumedCoreFlops : kAssumedDeviceFlops, kAssumedHostBandwidth});
+    in.machine = std::make_shared<const Machine>(std::move(machine));
+    in.shape = std::make_shared<const ModelShape>(
+        model_shape(model_, {in.input_weights, in.text_weights, in.dit_weights, in.video_weights, in.audio_weights}));
+    // The released model is known in other formats.
+    MemoryAlternatives alternatives;
+    if (in.dit.layers == 50 && in.dit.hidden == 5376)
+      for (const ModelPreset& preset : model_presets())
+        alternatives.models.push_back(released_model_shape(preset, host ? MatrixForm::packed : MatrixForm::blocks));
+    for (const DeviceInfo& other : list_devices()) {
+      const bool is_host = other.kind == "cpu";
+      if (other.name == device.name || (!is_host && other.memory_free == 0)) continue;
+      alternatives.devices.push_back({other.name, is_host ? 0 : memory_budget(other.memory_free, budgets_.of(other.name)), is_host, 1, 1});
+    }
+    in.alternatives = std::make_shared<const MemoryAlternatives>(std::move(alternatives));
   }
 
   Result<void> add_input_costs(const Job& job, PlanInputs& in) const {
@@ -163,6 +195,7 @@ class LocalEngine final : public Engine {
   Tokenizer tokenizer_;
   std::unique_ptr<Device> device_;  // outlives the parts
   Parts parts_;
+  MemoryBudgets budgets_;
   AttachedLoras loras_;  // on the transformer of the parts
   std::string fingerprints_;
 };
@@ -182,6 +215,7 @@ Result<ModelSelection> model_selection_of(const EngineOptions& options) {
 
 Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& options) {
   TRITIUM_TRY_ASSIGN(const ModelSelection selection, model_selection_of(options));
+  TRITIUM_TRY_ASSIGN(MemoryBudgets budgets, parse_memory_budgets(options.memory_budgets));
   TRITIUM_TRY_ASSIGN(ModelInfo model, open_model(options.model, selection));
   TRITIUM_TRY_ASSIGN(Tokenizer tokenizer, Tokenizer::load(model.tokenizer()));
   if (tokenizer.vocab_size() > model.text_config.vocabulary)
@@ -194,7 +228,8 @@ Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& options) {
     TRITIUM_TRY_ASSIGN(TensorObserver observer, make_tensor_dump(options.dump_tensors));
     device->set_observer(std::move(observer));
   }
-  return std::unique_ptr<Engine>(std::make_unique<LocalEngine>(std::move(model), std::move(tokenizer), std::move(device), options.compute));
+  return std::unique_ptr<Engine>(
+      std::make_unique<LocalEngine>(std::move(model), std::move(tokenizer), std::move(device), options.compute, std::move(budgets)));
 }
 
 const char* version() { return TRITIUM_VERSION; }

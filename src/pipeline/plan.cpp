@@ -1,15 +1,10 @@
 #include "pipeline/plan.h"
 
-#include "base/system.h"
 #include "base/try.h"
-#include "model/audio_vae/decoder.h"
 #include "model/dit/packing.h"
-#include "model/dit/weights.h"
 #include "model/geometry/canvas.h"
 #include "model/geometry/clip_length.h"
-#include "model/text/text_model.h"
-#include "model/video_vae/decoder.h"
-#include "pipeline/cost.h"
+#include "pipeline/memory_plan.h"
 #include "pipeline/noise_mode.h"
 #include "pipeline/parts.h"
 #include "pipeline/shape.h"
@@ -21,8 +16,6 @@
 namespace tritium {
 namespace {
 
-// Memory of the process besides weights and activations: libraries, tokenizer, encoder.
-constexpr std::uint64_t kBaseBytes = std::uint64_t{128} << 20;
 // An H.264 file at the quality used is far below this many bytes per pixel, even for noise.
 constexpr double kOutputBytesPerPixel = 0.35;
 
@@ -80,27 +73,50 @@ Result<void> derive(const PlanInputs& in, Plan& plan) {
   return {};
 }
 
-void add_stages(const PlanInputs& in, Plan& plan) {
-  const auto stage = [&](const char* name, const PlanInputs::Weights& weights, const StageCost& cost) {
-    plan.stages.push_back(
-        {name, in.device, weights.precision == MatrixPrecision::bf16 ? "bf16" : "f32", weights.bytes, cost.working_bytes, cost.flops});
+// Parts as one piece each, where nothing is known about their blocks.
+ModelShape undivided_shape(const PlanInputs& in) {
+  const auto whole = [](const PlanInputs::Weights& weights) {
+    return PartShape{weights.precision == MatrixPrecision::bf16 ? "bf16" : "f32", {}, {weights.bytes, weights.bytes}, 0};
   };
-  if (in.mode != Mode::t2va) stage("inputs", in.input_weights, {in.input_flops, in.input_working_bytes});
-  stage("text", in.text_weights, text_cost(in.text, plan.text_tokens));
-  stage("denoise", in.dit_weights,
-        denoise_cost(in.dit, plan.rows, plan.text_tokens, plan.rows - plan.text_tokens - plan.condition_rows, plan.steps));
-  stage("video", in.video_weights, video_decode_cost(in.video_vae, plan.latent_frames, plan.latent_height, plan.latent_width));
-  stage("audio", in.audio_weights, audio_decode_cost(in.audio_vae, plan.audio_latents));
-  std::uint64_t working = 0;
-  plan.peak_bytes = kBaseBytes;
-  for (const StagePlan& each : plan.stages) {
-    plan.peak_bytes += each.weight_bytes;
-    working = std::max(working, each.working_bytes);
-  }
-  // The finished pictures and sound stay in memory until they have been looked at.
+  return {{},
+          whole(in.input_weights),
+          whole(in.text_weights),
+          whole(in.dit_weights),
+          whole(in.video_weights),
+          whole(in.audio_weights),
+          in.text,
+          in.dit,
+          in.video_vae,
+          in.audio_vae};
+}
+
+// A machine of one device, with what is known about it.
+Machine machine_of(const PlanInputs& in) {
+  if (in.machine) return *in.machine;
+  const std::uint64_t budget = in.available_bytes > 0 ? in.available_bytes : std::uint64_t{1} << 60;
+  Machine machine;
+  machine.devices.push_back({in.device, 0, true, 1, 0});
+  machine.host_budget = budget;
+  machine.disk_bandwidth = 1;
+  return machine;
+}
+
+Result<void> add_stages(const PlanInputs& in, Plan& plan) {
+  const RequestShape request{plan.width,           plan.height,       plan.frames,    plan.steps,
+                             plan.text_tokens,     in.condition_rows, in.input_flops, in.input_working_bytes,
+                             in.mode != Mode::t2va};
+  const Machine machine = machine_of(in);
+  const ModelShape model = in.shape ? *in.shape : undivided_shape(in);
+  const MemoryAlternatives none;
+  TRITIUM_TRY_ASSIGN(MemoryPlan memory, plan_memory(model, request, machine, kEnginePolicy, in.alternatives ? *in.alternatives : none));
+  plan.stages = std::move(memory.stages);
+  plan.memories = std::move(memory.memories);
+  plan.expected_seconds = memory.seconds;
+  plan.peak_bytes = plan.memories.back().peak_bytes;  // of the host
+  plan.available_bytes = in.available_bytes;
   const double pixels = static_cast<double>(plan.width) * plan.height * plan.frames;
-  plan.peak_bytes += working + static_cast<std::uint64_t>(3 * pixels) + 8 * static_cast<std::uint64_t>(plan.samples);
   plan.output_bytes = static_cast<std::uint64_t>(kOutputBytesPerPixel * pixels + 32000 * plan.seconds()) + (1u << 16);
+  return {};
 }
 
 }  // namespace
@@ -129,13 +145,7 @@ Result<Plan> make_plan(const Request& request, const PlanInputs& in, std::uint64
   warn_outside(plan, "width", plan.width, in.defaults.trained_width);
   warn_outside(plan, "height", plan.height, in.defaults.trained_height);
   TRITIUM_TRY(derive(in, plan));
-  add_stages(in, plan);
-  plan.available_bytes = in.available_bytes;
-  if (in.available_bytes > 0 && plan.peak_bytes > in.available_bytes)
-    return Error{ErrorCode::does_not_fit,
-                 fmt::format("{}x{} with {} frames needs about {} of memory, {} is available", plan.width, plan.height, plan.frames,
-                             format_bytes(plan.peak_bytes), format_bytes(in.available_bytes)),
-                 "", "choose a smaller size or fewer frames, or close other programs"};
+  TRITIUM_TRY(add_stages(in, plan));
   return plan;
 }
 

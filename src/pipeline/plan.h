@@ -7,9 +7,14 @@
 #include "pipeline/modes.h"
 
 #include <tritium/plan.h>
+#include <memory>
 #include <optional>
 
 namespace tritium {
+
+struct Machine;
+struct MemoryAlternatives;
+struct ModelShape;
 
 struct PlanInputs {
   ModelDefaults defaults;
@@ -35,6 +40,11 @@ struct PlanInputs {
   Weights input_weights;            // of the encoders that are needed
   double input_flops = 0;
   std::uint64_t input_working_bytes = 0;
+
+  // For the memory plan (memory_plan.h); without them a device computing in the available host memory, and parts in one piece.
+  std::shared_ptr<const ModelShape> shape;
+  std::shared_ptr<const Machine> machine;
+  std::shared_ptr<const MemoryAlternatives> alternatives;
 };
 
 // Weights on the device for a matrix precision "auto", "f32" or "bf16", after checking every name and shape of the model.

@@ -9,5 +9,6 @@ namespace tritium {
 nlohmann::ordered_json to_json(const Adjustment& adjustment);
 nlohmann::ordered_json to_json(const LoraPlan& lora);
 nlohmann::ordered_json to_json(const Plan& plan);
+nlohmann::ordered_json memory_json(const std::vector<StagePlan>& stages, const std::vector<MemoryPeak>& memories);
 
 }  // namespace tritium

@@ -1,5 +1,5 @@
 // The plan for people and for machines.
-#include "base/system.h"
+#include "pipeline/memory_plan.h"
 #include "pipeline/plan_json.h"
 
 #include <fmt/format.h>
@@ -9,13 +9,44 @@ namespace {
 
 using nlohmann::ordered_json;
 
-std::string flops_text(double flops) {
-  if (flops >= 1e15) return fmt::format("{:.2f} PFLOP", flops * 1e-15);
-  if (flops >= 1e12) return fmt::format("{:.2f} TFLOP", flops * 1e-12);
-  return fmt::format("{:.2f} GFLOP", flops * 1e-9);
+ordered_json to_json(const StagePlan& s) {
+  ordered_json out{{"stage", s.name},
+                   {"device", s.device},
+                   {"precision", s.precision},
+                   {"weight_bytes", s.weight_bytes},
+                   {"working_bytes", s.working_bytes},
+                   {"flops", s.flops},
+                   {"host_bytes", s.host_bytes},
+                   {"transfer_bytes", s.transfer_bytes},
+                   {"passes", s.passes},
+                   {"stays", s.stays},
+                   {"load_seconds", s.load_seconds},
+                   {"seconds", s.seconds}};
+  out["shares"] = ordered_json::array();
+  for (const DeviceShare& share : s.shares)
+    out["shares"].push_back({{"device", share.device},
+                             {"blocks", share.blocks},
+                             {"resident_blocks", share.resident_blocks},
+                             {"slots", share.slots},
+                             {"resident_bytes", share.resident_bytes},
+                             {"streamed_bytes", share.streamed_bytes},
+                             {"working_bytes", share.working_bytes}});
+  return out;
+}
+
+ordered_json memories_json(const std::vector<MemoryPeak>& memories) {
+  ordered_json out = ordered_json::array();
+  for (const MemoryPeak& m : memories) out.push_back({{"memory", m.name}, {"peak_bytes", m.peak_bytes}, {"budget_bytes", m.budget_bytes}});
+  return out;
 }
 
 }  // namespace
+
+ordered_json memory_json(const std::vector<StagePlan>& stages, const std::vector<MemoryPeak>& memories) {
+  ordered_json out{{"stages", ordered_json::array()}, {"memories", memories_json(memories)}};
+  for (const StagePlan& s : stages) out["stages"].push_back(to_json(s));
+  return out;
+}
 
 ordered_json to_json(const Adjustment& a) { return {{"field", a.field}, {"from", a.from}, {"to", a.to}, {"reason", a.reason}}; }
 
@@ -58,13 +89,9 @@ ordered_json to_json(const Plan& p) {
   out["samples"] = p.samples;
   out["sigmas"] = {{"video", p.video_sigmas}, {"audio", p.audio_sigmas}};
   out["stages"] = ordered_json::array();
-  for (const StagePlan& s : p.stages)
-    out["stages"].push_back({{"stage", s.name},
-                             {"device", s.device},
-                             {"precision", s.precision},
-                             {"weight_bytes", s.weight_bytes},
-                             {"working_bytes", s.working_bytes},
-                             {"flops", s.flops}});
+  for (const StagePlan& s : p.stages) out["stages"].push_back(to_json(s));
+  out["memories"] = memories_json(p.memories);
+  out["expected_seconds"] = p.expected_seconds;
   out["peak_bytes"] = p.peak_bytes;
   out["available_bytes"] = p.available_bytes;
   out["output_bytes"] = p.output_bytes;
@@ -78,11 +105,7 @@ std::string plan_text(const Plan& p) {
                                 p.seconds(), p.steps, p.seed, p.video_shift, p.audio_shift);
   out += fmt::format("{} text tokens; latents: video {}x{}x{}x{}, audio 2x{}x{}; {} rows in the sequence\n", p.text_tokens,
                      p.latent_channels, p.latent_frames, p.latent_height, p.latent_width, p.audio_dim, p.audio_latents, p.rows);
-  out += fmt::format("{:<9} {:<8} {:<9} {:>11} {:>11} {:>14}\n", "stage", "device", "matrices", "weights", "working", "operations");
-  for (const StagePlan& s : p.stages)
-    out += fmt::format("{:<9} {:<8} {:<9} {:>11} {:>11} {:>14}\n", s.name, s.device, s.precision, format_bytes(s.weight_bytes),
-                       format_bytes(s.working_bytes), flops_text(s.flops));
-  out += fmt::format("memory: about {} at most, {} available\n", format_bytes(p.peak_bytes), format_bytes(p.available_bytes));
+  out += memory_text(p.stages, p.memories);
   for (const std::string& n : p.notes) out += fmt::format("note: {}\n", n);
   for (const Adjustment& a : p.adjustments) out += fmt::format("note: {} {} -> {} ({})\n", a.field, a.from, a.to, a.reason);
   for (const std::string& w : p.warnings) out += fmt::format("warning: {}\n", w);

@@ -130,8 +130,8 @@ TEST_F(RealHeaders, AreIdentified) {
       EXPECT_EQ(identity->main_format, "Q4_K");
       continue;
     }
-    EXPECT_EQ(identity->signature, facts.at("name_shape_md5"));
-    EXPECT_EQ(identity->bytes + 8 + facts.at("header_bytes").get<std::uint64_t>(), facts.at("sparse_file_size"));
+    EXPECT_EQ(identity->signature, facts.at("name_shape_md5").get<std::string>());
+    EXPECT_EQ(identity->bytes + 8 + facts.at("header_bytes").get<std::uint64_t>(), facts.at("sparse_file_size").get<std::uint64_t>());
     Counts dtypes;
     const auto checkpoint = Checkpoint::open(path);
     ASSERT_TRUE(checkpoint.ok());

@@ -1,0 +1,46 @@
+#include "pipeline/memory_stages.h"
+
+#include "model/geometry/canvas.h"
+#include "model/geometry/clip_length.h"
+#include "model/video_vae/decoder.h"
+#include "pipeline/cost.h"
+
+namespace tritium {
+namespace {
+
+constexpr std::uint64_t kFloat = sizeof(float);
+constexpr std::uint64_t kPixelBytes = 3;  // RGB of 8 bits
+constexpr int kLatentPixels = 16, kPatchSide = 2;
+
+std::uint64_t u(std::int64_t value) { return static_cast<std::uint64_t>(value); }
+
+}  // namespace
+
+std::vector<StageNeed> stage_needs(const ModelShape& m, const RequestShape& r) {
+  const int latent_frames = video_latents_of(r.frames), audio_latents = audio_latents_of(r.frames);
+  const int height = r.height / kLatentPixels, width = r.width / kLatentPixels;
+  const std::int64_t targets = std::int64_t{latent_frames} * (height / kPatchSide) * (width / kPatchSide) + 2 * std::int64_t{audio_latents};
+  const std::int64_t rows = targets + r.text_tokens + r.condition_rows;
+
+  // Conditioning and both kinds of latents are there all the time, the latter twice while a step is made; the clip from its decoding on.
+  const std::uint64_t text = kFloat * u(r.text_tokens) * u(m.text_config.hidden);
+  const std::uint64_t latents = kFloat * (u(targets) * u(m.dit_config.video_features));
+  const std::uint64_t before = kBaseBytes + text + 3 * latents;
+  const std::uint64_t samples = u(audio_latents) * u(m.audio_vae_config.samples_per_latent());
+  const std::uint64_t clip = kPixelBytes * u(r.width) * u(r.height) * u(r.frames) + 2 * kFloat * samples;
+  const std::uint64_t joining = video_vae::VideoDecoder::frame_bytes(m.video_vae_config, height, width);
+
+  std::vector<StageNeed> out;
+  if (r.has_inputs) out.push_back({"inputs", &m.inputs, r.input_working_bytes, kBaseBytes, r.input_flops, 1, 0});
+  const StageCost encode = text_cost(m.text_config, r.text_tokens);
+  out.push_back({"text", &m.text, encode.working_bytes, kBaseBytes + text, encode.flops, 1, text});
+  const StageCost denoise = denoise_cost(m.dit_config, rows, r.text_tokens, targets, r.steps);
+  out.push_back({"denoise", &m.dit, denoise.working_bytes, before, denoise.flops, r.steps, kFloat * u(rows) * u(m.dit_config.hidden)});
+  const StageCost video = video_decode_cost(m.video_vae_config, latent_frames, height, width);
+  out.push_back({"video", &m.video, video.working_bytes - joining, before + clip + joining, video.flops, 1, 0});
+  const StageCost audio = audio_decode_cost(m.audio_vae_config, audio_latents);
+  out.push_back({"audio", &m.audio, audio.working_bytes, before + clip, audio.flops, 1, 0});
+  return out;
+}
+
+}  // namespace tritium
