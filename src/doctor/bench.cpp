@@ -4,6 +4,7 @@
 #include "base/try.h"
 #include "weights/dtype.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 
 namespace tritium::doctor {
@@ -37,6 +38,11 @@ Result<ggml_tensor*> Bench::allocated(ggml_type type, Shape ne) {
   pools_.push_back(std::make_unique<TensorPool>(1));
   ggml_tensor* tensor = pools_.back()->add("probe", type, ne);
   TRITIUM_TRY(pools_.back()->allocate(device_, "the tensors of a check", TensorPool::Contents::undefined));
+  // ggml ends the process when it finds out later.
+  if (!ggml_backend_supports_op(device_.backend(), tensor))
+    return Error{ErrorCode::device,
+                 fmt::format("the device cannot use a tensor of {} with type {}", format_bytes(ggml_nbytes(tensor)), ggml_type_name(type)),
+                 "", ""};
   return tensor;
 }
 

@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <strings.h>
 #include <algorithm>
+#include <cstdlib>
 #include <iterator>
 
 namespace tritium::doctor {
@@ -152,9 +152,15 @@ std::vector<std::string> advice(const std::vector<ProbeResult>& results, const s
         fmt::format("{}: the fast kernels for {} are wrong on this processor. Tritium does not switch by itself: set "
                     "TRITIUM_KERNELS=plain, which is slower",
                     device, fmt::join(helped, ", ")));
-  if (!wrong.empty())
-    out.push_back(fmt::format("{}: {} give wrong results or cannot run. Do not use this device{}", device, fmt::join(wrong, ", "),
-                              strcasecmp(device.c_str(), "CPU") == 0 ? "" : ": choose another one with --device"));
+  if (wrong.empty()) return out;
+  const bool vulkan = device.starts_with("Vulkan");
+  out.push_back(fmt::format("{}: wrong results, or none, from {}. Do not use this device as it is{}", device, fmt::join(wrong, ", "),
+                            device == "CPU" ? "" : ": choose another one with --device"));
+  if (vulkan && std::getenv("GGML_VK_DISABLE_F16") == nullptr)
+    out.push_back(
+        fmt::format("{}: ggml's Vulkan backend may multiply in half precision, whose range and accuracy are not enough for this model. "
+                    "Set GGML_VK_DISABLE_F16=1 and look again",
+                    device));
   return out;
 }
 

@@ -17,15 +17,6 @@ using nlohmann::ordered_json;
 
 constexpr std::array kVerdicts = {Verdict::ok, Verdict::refused, Verdict::failed, Verdict::left_out};
 
-std::string result_line(const DeviceReport& report, const ProbeResult& r, std::size_t width) {
-  const doctor::Outcome& o = r.outcome;
-  const std::string measured = o.tolerance > 0 ? fmt::format("{:.1e} of {:.1e}", o.error, o.tolerance) : "-";
-  std::string out = fmt::format("{:<9} {:<8} {:<17} {:<{}} {:<8} {:>18} {:>6.2f} s", doctor::verdict_name(o.verdict), report.device.name,
-                                r.operation, r.what, width, r.path, measured, o.seconds);
-  if (!o.note.empty()) out += fmt::format("\n{:<9} {}", "", o.note);
-  return out + "\n";
-}
-
 std::string counts(const std::vector<ProbeResult>& results) {
   std::string out = fmt::format("{} checks:", results.size());
   for (const Verdict verdict : kVerdicts) {
@@ -122,24 +113,41 @@ bool DoctorReport::usable() const {
   return std::all_of(devices.begin(), devices.end(), [](const DeviceReport& d) { return d.usable(); });
 }
 
+std::string doctor_heading(const DeviceReport& report, std::size_t width) {
+  const DeviceInfo& d = report.device;
+  return fmt::format("{}: {}, {}, {} free of {}\n{:<9} {:<8} {:<17} {:<{}} {:<8} {:>18} {:>8}\n", d.name, d.description, d.kind,
+                     format_bytes(d.memory_free), format_bytes(d.memory_total), "verdict", "device", "operation", "what", width, "path",
+                     "error", "time");
+}
+
+std::string doctor_line(const DeviceReport& report, const ProbeResult& r, std::size_t width) {
+  const doctor::Outcome& o = r.outcome;
+  const std::string measured = o.tolerance > 0 ? fmt::format("{:.1e} of {:.1e}", o.error, o.tolerance) : "-";
+  std::string out = fmt::format("{:<9} {:<8} {:<17} {:<{}} {:<8} {:>18} {:>6.2f} s", doctor::verdict_name(o.verdict), report.device.name,
+                                r.operation, r.what, width, r.path, measured, o.seconds);
+  if (!o.note.empty()) out += fmt::format("\n{:<9} {}", "", o.note);
+  return out + "\n";
+}
+
+std::string doctor_summary(const DeviceReport& report) {
+  const std::string& name = report.device.name;
+  std::string out = counts(report.results);
+  if (report.speeds) out += speeds_text(*report.speeds);
+  out += estimates_text(report.estimates);
+  if (!report.error.empty()) out += fmt::format("{}: {}\n", name, report.error);
+  for (const std::string& line_of_advice : doctor::advice(report.results, name)) out += line_of_advice + "\n";
+  return out + fmt::format("{} is {}\n", name, report.usable() ? "usable" : "NOT usable as it is");
+}
+
 std::string doctor_text(const DoctorReport& report) {
   std::string out;
   for (const DeviceReport& device : report.devices) {
-    if (!out.empty()) out += "\n";
-    out += fmt::format("{}: {}, {}, {} free of {}\n", device.device.name, device.device.description, device.device.kind,
-                       format_bytes(device.device.memory_free), format_bytes(device.device.memory_total));
     std::size_t width = 4;
     for (const ProbeResult& r : device.results) width = std::max(width, r.what.size());
-    if (!device.results.empty())
-      out += fmt::format("{:<9} {:<8} {:<17} {:<{}} {:<8} {:>18} {:>8}\n", "verdict", "device", "operation", "what", width, "path", "error",
-                         "time");
-    for (const ProbeResult& r : device.results) out += result_line(device, r, width);
-    out += counts(device.results);
-    if (device.speeds) out += speeds_text(*device.speeds);
-    out += estimates_text(device.estimates);
-    if (!device.error.empty()) out += fmt::format("{}: {}\n", device.device.name, device.error);
-    for (const std::string& line : doctor::advice(device.results, device.device.name)) out += line + "\n";
-    out += fmt::format("{} is {}\n", device.device.name, device.usable() ? "usable" : "NOT usable as it is");
+    if (!out.empty()) out += "\n";
+    out += doctor_heading(device, width);
+    for (const ProbeResult& r : device.results) out += doctor_line(device, r, width);
+    out += doctor_summary(device);
   }
   for (const std::string& note : report.notes) out += note + "\n";
   return out;

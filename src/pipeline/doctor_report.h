@@ -24,7 +24,11 @@ struct DoctorReport {
   [[nodiscard]] bool usable() const;
 };
 
-// One line per check, bandwidths and speeds, estimates, advice.
+// One line per check, bandwidths and speeds, estimates, advice. In three pieces, so that a line can be printed when its check is done;
+// `width`: of the longest description.
+std::string doctor_heading(const DeviceReport& report, std::size_t width);
+std::string doctor_line(const DeviceReport& report, const doctor::ProbeResult& result, std::size_t width);
+std::string doctor_summary(const DeviceReport& report);
 std::string doctor_text(const DoctorReport& report);
 std::string doctor_json(const DoctorReport& report);
 

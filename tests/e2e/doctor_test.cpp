@@ -48,6 +48,20 @@ TEST_F(DoctorProgram, SpeedsAreMeasuredAndStored) {
   for (const char* speed : {"f32", "bf16", "int8", "attention", "host_copy", "upload"}) EXPECT_GT(stored["speeds"][0][speed], 0) << speed;
 }
 
+TEST_F(DoctorProgram, SeveralDevicesEachInAProcessOfItsOwn) {
+  const Outcome outcome = doctor({"--device", "CPU", "--only", "rotate", "--no-speeds", "--json"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const auto report = parse(outcome.out);
+  EXPECT_EQ(report["usable"], true);
+  ASSERT_EQ(report["devices"].size(), 2u);
+  for (const auto& device : report["devices"]) EXPECT_EQ(device["checks"].size(), 1u) << device;
+  const Outcome text = doctor({"--device", "CPU", "--only", "rotate", "--no-speeds"});
+  ASSERT_EQ(text.status, 0) << text.err;
+  const std::size_t first = text.out.find("CPU is usable");
+  ASSERT_NE(first, std::string::npos) << text.out;
+  EXPECT_NE(text.out.find("CPU is usable", first + 1), std::string::npos) << text.out;
+}
+
 TEST_F(DoctorProgram, PlainOperationsWhereTheEnvironmentAsksForThem) {
   const Outcome outcome = doctor({"--only", "pointwise_snake", "--no-speeds", "--json"}, {{"TRITIUM_KERNELS", "plain"}});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
