@@ -17,41 +17,40 @@ struct Layer {
   const char* name;
   std::int64_t in, out, rows;
   ggml_type type;
-  bool bias = false;
+  bool bias = false, thorough = false;
   double scale = 1;  // of the inputs
-  bool thorough = false;
 };
 
 constexpr ggml_type kF32 = GGML_TYPE_F32, kBf16 = GGML_TYPE_BF16;
 // Inputs of fc2 and outputs beyond the range of half precision: spec/dit.md §16.
 constexpr Layer kLayers[] = {
     {"transformer qkv", 5376, 21504, kRows, kBf16},
-    {"transformer fc2", 14336, 5376, kRows, kBf16, false, 1e5},
+    {"transformer fc2", 14336, 5376, kRows, kBf16, false, false, 1e5},
     {"transformer fc1", 5376, 28672, kRows, kBf16},
     {"transformer out", 7168, 5376, kRows, kBf16},
     {"transformer out", 7168, 5376, kRows, kF32},
-    {"condition", 5120, 5376, kRows, kBf16, true, 1e3},
+    {"condition", 5120, 5376, kRows, kBf16, true, false, 1e3},
     {"modulation, pruned", 8, 96768, 2, kF32, true},
     {"video rows in", 96, 5376, kRowsOfTwoTiles, kF32, true},
     {"sound rows in", 32, 5376, kRows, kF32, true},
     {"video rows out", 5376, 96, kRowsOfTwoTiles, kF32, true},
     {"sound rows out", 5376, 32, kRows, kF32, true},
     {"time", 256, 5376, 1, kF32, true},
-    {"text down", 25600, 5120, kRows, kBf16, false, 1e4},
+    {"text down", 25600, 5120, kRows, kBf16, false, false, 1e4},
     {"text q", 5120, 8192, kRows, kBf16},
     {"vision fc2", 4304, 1152, kRows, kBf16, true},
     {"video decoder in", 24, 2048, kRows, kF32, true},
     {"video decoder qkv", 2048, 6144, kRows, kF32, true},
     {"video decoder w2", 8192, 2048, kRows, kF32, true},
     {"video decoder out", 2048, 3072, kRows, kF32, true},
-    {"video decoder w1", 2048, 16384, kRows, kF32, true, 1, true},
-    {"text gate", 5120, 25600, kRows, kBf16, false, 1, true},
-    {"modulation", 2688, 96768, 2, kBf16, true, 1, true},
-    {"transformer qkv", 5376, 21504, kRowsOfTwoTiles, kBf16, false, 1, true},
-    {"transformer qkv", 5376, 21504, kRows, kF32, false, 1, true},
-    {"transformer fc1", 5376, 28672, kRows, kF32, false, 1, true},
-    {"transformer fc2", 14336, 5376, kRows, kF32, false, 1e6, true},
-    {"text down", 25600, 5120, kRows, kF32, false, 1e4, true},
+    {"video decoder w1", 2048, 16384, kRows, kF32, true, true},
+    {"text gate", 5120, 25600, kRows, kBf16, false, true},
+    {"modulation", 2688, 96768, 2, kBf16, true, true},
+    {"transformer qkv", 5376, 21504, kRowsOfTwoTiles, kBf16, false, true},
+    {"transformer qkv", 5376, 21504, kRows, kF32, false, true},
+    {"transformer fc1", 5376, 28672, kRows, kF32, false, true},
+    {"transformer fc2", 14336, 5376, kRows, kF32, false, true, 1e6},
+    {"text down", 25600, 5120, kRows, kF32, false, true, 1e4},
 };
 
 // Weights and inputs of one layer.

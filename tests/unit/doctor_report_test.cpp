@@ -170,7 +170,7 @@ TEST(TimeEstimates, FormatsHaveTheirOwnSpeedsAndSizes) {
   const auto wide = *estimate_time(models[0], request, round_speeds()), narrow = *estimate_time(models[1], request, round_speeds());
   const StageTime &a = wide->stages.at(1), &b = narrow->stages.at(1);
   EXPECT_NEAR((a.compute_seconds - a.attention_flops / 5e11) / (b.compute_seconds - b.attention_flops / 5e11), 2.0, 0.05);
-  EXPECT_NEAR(a.read_seconds, 66.2, 1);    // spec/dit.md §2.1
+  EXPECT_NEAR(a.read_seconds, 66.2, 1);  // spec/dit.md §2.1
   EXPECT_NEAR(b.read_seconds, 20.1, 1);  // half of the pruned bf16 file, §3
   EXPECT_DOUBLE_EQ(wide->compute_seconds,
                    a.compute_seconds + wide->stages[0].compute_seconds + wide->stages[2].compute_seconds + wide->stages[3].compute_seconds);

@@ -151,6 +151,8 @@ TEST(DoctorProbes, OffsetsCutTo32Bits) {
     };
     return ops::attention(graph, cut(q), cut(k), cut(v), scale, mask, most);
   };
+  const Outcome right = examined(find_probe("attention", "last rows of 2^31 elements"), {})[0].outcome;
+  if (right.verdict == Verdict::left_out) GTEST_SKIP() << right.note;  // no address space for 8 GiB
   expect_caught("attention", "last rows of 2^31 elements", wrong);
 }
 
