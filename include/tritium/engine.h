@@ -21,13 +21,17 @@ namespace tritium {
 
 struct EngineOptions {
   std::filesystem::path model;         // folder of the model, or the file of its transformer
-  std::string device;                  // name of a compute device; empty: the CPU
+  // Where stages run: a device for all ("CPU"), devices to choose from or to split over ("GPU0+GPU1"), or by stage
+  // ("text=CPU,dit=GPU0*60+GPU1*40,vae=GPU0"). Empty: the graphics cards and the CPU, each stage where it is fastest.
+  std::string device;
   int threads = 0;                     // for CPU work; 0: all usable processors
   std::string compute = "auto";        // matrices as "f32", "bf16" or by size ("auto": float32 up to 1 GiB per stage)
   std::filesystem::path dump_tensors;  // if not empty, every named intermediate is written there
   // Single parts instead of what is found in the model's folder: files, or folders with one part.
   std::filesystem::path dit, text_encoder, video_vae, audio_vae, tokenizer;
-  std::vector<std::string> memory_budgets;  // "DEVICE=GiB", or a number for all; empty: what is free less a reserve
+  // "DEVICE=GiB", or a number for all; empty: what is free less a reserve. What does not fit is streamed, with the same results.
+  std::vector<std::string> memory_budgets;
+  std::filesystem::path cache_folder;       // text rows of prompts seen before; empty: they are kept in memory only
   std::string partition;                    // "fl2va" or "ref2va"; empty: as the files say
   std::string qkv_order;                    // of the transformer's rows: "interleaved" or "plain"; empty: as the files say
   bool prefer_ref2va = false;               // where a model has both partitions and none is named

@@ -5,12 +5,14 @@
 #include <sys/resource.h>
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <chrono>
 #include <cmath>
 #include <ctime>
 #include <fstream>
 #include <limits>
 #include <optional>
+#include <string_view>
 #include <thread>
 
 namespace tritium {
@@ -32,16 +34,38 @@ std::string own_cgroup() {
   return {};
 }
 
-std::uint64_t meminfo_bytes(const std::string& key) {
-  std::ifstream in("/proc/meminfo");
-  std::string name;
-  std::uint64_t kib = 0;
-  std::string unit;
-  while (in >> name >> kib) {
-    std::getline(in, unit);
-    if (name == key + ":") return kib * 1024;
-  }
+// The value of "key: number kB" in a file of /proc, in bytes; 0 if it is not there.
+std::uint64_t proc_bytes(const char* path, std::string_view key) {
+  std::ifstream in(path);
+  std::string line;
+  while (std::getline(in, line))
+    if (line.size() > key.size() && line.compare(0, key.size(), key) == 0 && line[key.size()] == ':')
+      return std::strtoull(line.c_str() + key.size() + 1, nullptr, 10) * 1024;
   return 0;
+}
+
+// The value of "key number" in memory.stat.
+std::uint64_t stat_value(const std::string& path, std::string_view key) {
+  std::ifstream in(path);
+  std::string name;
+  std::uint64_t value = 0;
+  while (in >> name >> value)
+    if (name == key) return value;
+  return 0;
+}
+
+void limit_to(HostMemory& memory, std::uint64_t limit, std::uint64_t used) {
+  memory.total = std::min(memory.total, limit);
+  memory.available = std::min(memory.available, limit > used ? limit - used : 0);
+}
+
+// One cgroup's limit. Its use counts file pages too, which give way.
+void limit_to_group(HostMemory& memory, const std::string& group, const char* limit_name, const char* used_name) {
+  const auto limit = first_number(group + limit_name), used = first_number(group + used_name);
+  if (!limit || !used || *limit >= memory.total) return;
+  const std::string stat = group + "/memory.stat";
+  const std::uint64_t pages = stat_value(stat, "inactive_file") + stat_value(stat, "active_file");
+  limit_to(memory, *limit, *used - std::min(*used, pages));
 }
 
 }  // namespace
@@ -57,22 +81,25 @@ int usable_cpus() {
 }
 
 HostMemory host_memory() {
-  HostMemory memory{meminfo_bytes("MemTotal"), meminfo_bytes("MemAvailable")};
-  std::uint64_t limit = std::numeric_limits<std::uint64_t>::max();
-  std::uint64_t used = 0;
-  if (const std::string group = own_cgroup(); !group.empty()) {
-    if (const auto value = first_number(group + "/memory.max")) limit = *value;
-    if (const auto value = first_number(group + "/memory.current")) used = *value;
-  } else if (const auto value = first_number("/sys/fs/cgroup/memory/memory.limit_in_bytes")) {
-    limit = *value;
-    used = first_number("/sys/fs/cgroup/memory/memory.usage_in_bytes").value_or(0);
+  HostMemory memory{proc_bytes("/proc/meminfo", "MemTotal"), proc_bytes("/proc/meminfo", "MemAvailable")};
+  constexpr std::string_view kRoot = "/sys/fs/cgroup";
+  if (std::string group = own_cgroup(); !group.empty()) {
+    for (; group.size() >= kRoot.size(); group.resize(std::max(group.rfind('/'), std::size_t{1}))) {
+      limit_to_group(memory, group, "/memory.max", "/memory.current");
+      if (group.size() <= kRoot.size()) break;
+    }
+  } else {
+    limit_to_group(memory, "/sys/fs/cgroup/memory", "/memory.limit_in_bytes", "/memory.usage_in_bytes");
   }
-  if (limit < memory.total) {
-    memory.total = limit;
-    memory.available = std::min(memory.available, limit > used ? limit - used : 0);
+  for (const auto& [resource, used] : {std::pair(RLIMIT_AS, "VmSize"), std::pair(RLIMIT_DATA, "VmData")}) {
+    rlimit limit{};
+    if (getrlimit(resource, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+      limit_to(memory, limit.rlim_cur, proc_bytes("/proc/self/status", used));
   }
   return memory;
 }
+
+std::uint64_t own_anonymous_bytes() { return proc_bytes("/proc/self/status", "RssAnon"); }
 
 std::uint64_t peak_resident_bytes() {
   rusage usage{};

@@ -31,8 +31,8 @@ Result<void> check_operations(const DoctorOptions& options) {
 Result<std::vector<DeviceInfo>> chosen_devices(const DoctorOptions& options) {
   const std::vector<DeviceInfo> all = list_devices();
   std::vector<DeviceInfo> out;
-  std::vector<std::string> names;
-  for (const DeviceInfo& each : all) names.push_back(each.name);
+  std::vector<std::string> names(all.size());
+  std::transform(all.begin(), all.end(), names.begin(), [](const DeviceInfo& d) { return d.name; });
   if (options.devices.empty()) out = all;
   for (const std::string& name : options.devices) {
     const auto found =

@@ -107,7 +107,10 @@ class Examiner {
   void store() {
     if (!device_.speeds || !device_.usable()) return;
     // Speeds with fewer threads than there are would mislead later plans.
-    if (options_.model.threads != 0) return report_.notes.push_back("the speeds were not stored: they belong to --threads");
+    if (options_.model.threads != 0) {
+      report_.notes.emplace_back("the speeds were not stored: they belong to --threads");
+      return;
+    }
     const Result<void> stored = doctor::store_speeds({*device_.speeds});
     report_.notes.push_back(stored.ok() ? "speeds stored in '" + doctor::speeds_file().string() + "'"
                                         : "the speeds were not stored: " + stored.error().text());

@@ -82,6 +82,11 @@ Error device_error(std::string message, std::string hint = {}) { return Error{Er
 
 }  // namespace
 
+bool fast_kernels_wanted() {
+  const char* kernels = std::getenv("TRITIUM_KERNELS");
+  return kernels == nullptr || std::strcmp(kernels, "plain") != 0;
+}
+
 std::vector<DeviceInfo> list_devices() {
   load_backends();
   std::vector<DeviceInfo> out;
@@ -112,8 +117,7 @@ Result<std::unique_ptr<Device>> Device::open(const std::string& name, int thread
   device->info_ = describe(chosen);
   device->is_cpu_ = chosen == cpu;
   device->threads_ = threads > 0 ? threads : usable_cpus();
-  const char* kernels = std::getenv("TRITIUM_KERNELS");
-  device->fast_kernels_ = device->is_cpu_ && (kernels == nullptr || std::strcmp(kernels, "plain") != 0);
+  device->fast_kernels_ = device->is_cpu_ && fast_kernels_wanted();
   for (ggml_backend_dev_t each : {chosen, cpu}) {
     if (each == cpu && device->is_cpu_ && !device->backends_.empty()) continue;
     ggml_backend_t backend = ggml_backend_dev_init(each, nullptr);
@@ -122,10 +126,20 @@ Result<std::unique_ptr<Device>> Device::open(const std::string& name, int thread
   }
   device->set_threads_ = backend_function<ggml_backend_set_n_threads_t>(cpu, "ggml_backend_set_n_threads");
   device->set_abort_callback_ = backend_function<ggml_backend_set_abort_callback_t>(cpu, "ggml_backend_set_abort_callback");
-  device->scheduler_ = ggml_backend_sched_new(device->backends_.data(), nullptr, static_cast<int>(device->backends_.size()), kMaxGraphNodes,
-                                              /*parallel=*/false, /*op_offload=*/false);
+  device->scheduler_ = device->make_scheduler();
   if (device->scheduler_ == nullptr) return device_error("the scheduler could not be created");
   return device;
+}
+
+ggml_backend_sched_t Device::make_scheduler() {
+  return ggml_backend_sched_new(backends_.data(), nullptr, static_cast<int>(backends_.size()), kMaxGraphNodes, /*parallel=*/false,
+                                /*op_offload=*/false);
+}
+
+void Device::release_working_memory() {
+  if (working_bytes() == 0) return;
+  ggml_backend_sched_free(scheduler_);
+  scheduler_ = make_scheduler();
 }
 
 Device::~Device() {

@@ -26,6 +26,9 @@ std::vector<DeviceInfo> list_devices();
 // Version of the ggml library in use, e.g. "0.27.0".
 std::string backend_library_version();
 
+// Whether CPU devices use the hand-written kernels: unless the environment variable TRITIUM_KERNELS is "plain".
+bool fast_kernels_wanted();
+
 // Receives every named intermediate after the graph that computes it has run. `shape` is innermost first (ggml order).
 using TensorObserver = std::function<void(const std::string& name, std::span<const std::int64_t> shape, std::span<const float> values)>;
 
@@ -45,13 +48,16 @@ class Device {
   [[nodiscard]] ggml_backend_t backend() const { return backends_.front(); }
   [[nodiscard]] std::uint64_t working_bytes() const;  // current size of the shared scratch memory
 
-  // Whether operations may use the hand-written CPU kernels; off = plain ggml nodes only. Default: on for the CPU device,
-  // unless the environment variable TRITIUM_KERNELS is "plain".
+  // Whether operations may use the hand-written CPU kernels; off = plain ggml nodes only. Default: on for the CPU device if
+  // fast_kernels_wanted().
   [[nodiscard]] bool fast_kernels() const { return fast_kernels_; }
   void set_fast_kernels(bool on) { fast_kernels_ = on && is_cpu_; }
 
   void set_observer(TensorObserver observer) { observer_ = std::move(observer); }
   [[nodiscard]] const TensorObserver& observer() const { return observer_; }
+
+  // Gives the scratch memory back; the next graph allocates it anew. Results of earlier graphs are gone.
+  void release_working_memory();
 
   // Allocates the graph's tensors; results stay valid until the next call.
   Result<void> allocate(ggml_cgraph* graph);
@@ -61,6 +67,7 @@ class Device {
 
  private:
   Device() = default;
+  [[nodiscard]] ggml_backend_sched_t make_scheduler();
   DeviceInfo info_;
   bool is_cpu_ = true;
   bool fast_kernels_ = false;

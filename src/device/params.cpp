@@ -12,7 +12,6 @@
 namespace tritium {
 namespace {
 
-constexpr std::size_t kMaxParams = 16384;  // the largest part has about 1100 tensors, some with two factors beside them
 constexpr std::size_t kProblemsShown = 8;
 
 using Shape = std::vector<std::int64_t>;
@@ -65,8 +64,8 @@ bool is(const LogicalTensor& tensor, DType type) { return !tensor.quant && tenso
 
 }  // namespace
 
-ParamLoader::ParamLoader(const WeightPart& part, std::string what, MatrixPolicy policy)
-    : part_(part), what_(std::move(what)), policy_(policy), pool_(kMaxParams) {}
+ParamLoader::ParamLoader(const WeightPart& part, std::string what, MatrixPolicy policy, std::size_t max_params)
+    : part_(part), what_(std::move(what)), policy_(policy), pool_(max_params) {}
 
 PlacedTensor ParamLoader::require(const std::string& name, const Shape& shape) {
   PlacedTensor tensor = part_.find(name);
@@ -137,7 +136,7 @@ WeightMatrix ParamLoader::packed_matrix(const std::string& name, std::int64_t ou
   const LogicalTensor& first = *item.source.sources.front();
   WeightMatrix matrix;
   item.filling = Filling::packed;
-  matrix.packed = item.packed = std::make_shared<PackedRows>();
+  matrix.packed = item.packed = std::make_shared<PackedRows>(in);
   matrix.product = is(first, DType::f16) ? MatrixPrecision::f32 : policy_.precision;
   for (const LogicalTensor* source : item.source.sources) table_bytes_ += source->bytes - source->stored->bytes;
   add_factors(name, out, in, item, matrix);

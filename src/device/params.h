@@ -12,10 +12,17 @@ namespace tritium {
 
 using LoadProgress = std::function<void(std::uint64_t bytes_done, std::uint64_t bytes_total)>;
 
+// How a device keeps quantized matrices: packed ones need the CPU's own kernels.
+inline MatrixForm form_for(const Device& device) { return device.fast_kernels() ? MatrixForm::packed : MatrixForm::blocks; }
+inline MatrixForm host_form() { return fast_kernels_wanted() ? MatrixForm::packed : MatrixForm::blocks; }
+
 class ParamLoader {
  public:
+  static constexpr std::uint64_t kMostAlignment = 256;
+  static constexpr std::size_t kMaxParams = 16384;  // the largest part has about 1100 tensors, some with two factors beside them
+
   // `what` names the part in errors: "video VAE decoder".
-  ParamLoader(const WeightPart& part, std::string what, MatrixPolicy policy);
+  ParamLoader(const WeightPart& part, std::string what, MatrixPolicy policy, std::size_t max_params = kMaxParams);
 
   // The matrix of a linear layer, usable in graphs after load(). `file_shape`: that of the file, where it is not [out, in] but has the same
   // values in the same order. A missing or misshapen tensor is remembered for load().
@@ -43,10 +50,26 @@ class ParamLoader {
 
   // What will be allocated, with the tables of packed matrices.
   [[nodiscard]] std::uint64_t bytes() const { return pool_.bytes() + table_bytes_; }
+  // The same with room for alignment, whatever the device.
+  [[nodiscard]] std::uint64_t padded_bytes() const { return bytes() + kMostAlignment * (items_.size() + 1) * 3; }
 
   // All missing and misshapen tensors in one error (code model), before anything is allocated; then reads. Values and scales that are
   // not finite are refused. The matrices given out are complete afterwards, the loader is spent.
   Result<TensorPool> load(Device& device, const CancelToken* cancel = nullptr, const LoadProgress& progress = {});
+
+  // The same into memory that is used again for other tensors, with at most `readers` threads. Values are always copied, never left in
+  // the file's own memory, so that `slot` is all the memory the tensors take. Lets go of the file's pages if told so.
+  struct Refill {
+    int readers = 1;
+    bool forget_pages = false;  // in the page cache
+  };
+  Result<TensorPool> load_into(const DeviceBuffer& slot, Refill how, const CancelToken* cancel = nullptr);
+  // What load_into() takes in a slot, and beside it on the host.
+  [[nodiscard]] std::uint64_t slot_bytes(const Device& device) const { return pool_.placed_bytes(device); }
+  [[nodiscard]] std::uint64_t table_bytes() const { return table_bytes_; }
+
+  // The tensors as declared, without memory: their shapes. The loader is spent.
+  TensorPool declared() { return std::move(pool_); }
 
   // The problems found so far, as load() would report them: for checking a model without loading it.
   [[nodiscard]] Result<void> check() const;
@@ -78,6 +101,7 @@ class ParamLoader {
   WeightMatrix native_matrix(const std::string& name, std::int64_t out, std::int64_t in, ggml_type type, Item item);
   WeightMatrix plain_matrix(const std::string& name, std::int64_t out, std::int64_t in, Item item);
   ggml_tensor* add(const std::string& name, ggml_type type, std::vector<std::int64_t> shape, Item item);
+  Result<void> for_slices(std::int64_t slices, const std::function<Result<void>(std::int64_t)>& work) const;
   // Binds tensors whose stored bytes can be used where they are.
   Result<void> map_values();
   // Declares the factors a quantized matrix has beside its codes.
@@ -90,6 +114,7 @@ class ParamLoader {
   std::vector<Item> items_;
   std::vector<std::string> problems_;
   std::uint64_t table_bytes_ = 0;
+  int readers_ = 0;  // 0: as many as make a disk fast
 };
 
 }  // namespace tritium

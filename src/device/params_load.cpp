@@ -55,10 +55,6 @@ bool finite_bytes(const LogicalTensor& tensor, std::span<const std::uint8_t> byt
   return !is_block_dtype(type) || blocks_are_finite(type, bytes);
 }
 
-Result<void> for_slices(std::int64_t slices, const std::function<Result<void>(std::int64_t)>& work) {
-  return for_each_parallel(slices, std::min(usable_cpus(), kMaxReaders), work);
-}
-
 }  // namespace
 
 // Fills one tensor.
@@ -77,7 +73,7 @@ class ParamLoader::Reader {
     const std::int64_t rows = tensor_rows(), row_bytes = static_cast<std::int64_t>(ggml_nbytes(tensor_)) / std::max<std::int64_t>(1, rows);
     const std::int64_t step = std::max<std::int64_t>(1, static_cast<std::int64_t>(kSliceBytes) / std::max<std::int64_t>(1, row_bytes));
     std::mutex device;  // uploads are one at a time
-    return for_slices((rows + step - 1) / step, [&](std::int64_t slice) -> Result<void> {
+    return loader_.for_slices((rows + step - 1) / step, [&](std::int64_t slice) -> Result<void> {
       if (cancel != nullptr) TRITIUM_TRY(cancel->check("loading"));
       const std::int64_t begin = slice * step, end = std::min(rows, begin + step);
       const auto bytes = static_cast<std::size_t>((end - begin) * row_bytes), offset = static_cast<std::size_t>(begin * row_bytes);
@@ -140,7 +136,7 @@ class ParamLoader::Reader {
   Result<void> populate(const CancelToken* cancel) const {
     const TensorInfo& stored = *item_.source.sources.front()->stored;
     const auto unit = static_cast<std::uint64_t>(dtype_block(stored.dtype).bytes), step = kSliceBytes / unit * unit;
-    return for_slices(static_cast<std::int64_t>((stored.bytes + step - 1) / step), [&](std::int64_t slice) -> Result<void> {
+    return loader_.for_slices(static_cast<std::int64_t>((stored.bytes + step - 1) / step), [&](std::int64_t slice) -> Result<void> {
       if (cancel != nullptr) TRITIUM_TRY(cancel->check("loading"));
       const std::uint64_t first = stored.offset + static_cast<std::uint64_t>(slice) * step;
       const std::uint64_t bytes = std::min(step, stored.offset + stored.bytes - first);
@@ -212,6 +208,10 @@ class ParamLoader::Reader {
   std::vector<BlockEncoder> encoders_;  // one per source; empty: quantized again
 };
 
+Result<void> ParamLoader::for_slices(std::int64_t slices, const std::function<Result<void>(std::int64_t)>& work) const {
+  return for_each_parallel(slices, readers_ > 0 ? readers_ : std::min(usable_cpus(), kMaxReaders), work);
+}
+
 Result<void> ParamLoader::map_values() {
   for (Item& item : items_) {
     const bool packed = item.filling == Filling::packed;
@@ -236,6 +236,20 @@ Result<TensorPool> ParamLoader::load(Device& device, const CancelToken* cancel, 
     TRITIUM_TRY(Reader(*this, item).fill(cancel));
     done += ggml_nbytes(item.tensor);
     if (progress) progress(done, total);
+  }
+  items_.clear();
+  return std::move(pool_);
+}
+
+Result<TensorPool> ParamLoader::load_into(const DeviceBuffer& slot, Refill how, const CancelToken* cancel) {
+  TRITIUM_TRY(check());
+  TRITIUM_TRY(pool_.place(slot));
+  readers_ = how.readers;
+  for (const Item& item : items_) {
+    if (cancel != nullptr) TRITIUM_TRY(cancel->check("loading"));
+    TRITIUM_TRY(Reader(*this, item).fill(cancel));
+    if (!how.forget_pages) continue;
+    for (const LogicalTensor* source : item.source.sources) part_.checkpoint().forget_pages(*source->stored);
   }
   items_.clear();
   return std::move(pool_);

@@ -6,6 +6,11 @@
 #include <algorithm>
 
 namespace tritium {
+namespace {
+
+std::size_t padded(std::size_t bytes, std::size_t alignment) { return (bytes + alignment - 1) / alignment * alignment; }
+
+}  // namespace
 
 TensorPool::TensorPool(std::size_t max_tensors)
     : context_(ggml_init({(max_tensors + 1) * ggml_tensor_overhead(), nullptr, /*no_alloc=*/true})) {}
@@ -33,6 +38,39 @@ Result<void> TensorPool::allocate(Device& device, const std::string& what, Conte
                  "", "close other programs, choose another device or a smaller weight format"};
   if (contents == Contents::zeroed) ggml_backend_buffer_clear(buffer_.get(), 0);
   return {};
+}
+
+Result<DeviceBuffer> DeviceBuffer::create(Device& device, std::uint64_t bytes, const std::string& what) {
+  ggml_backend_buffer_t buffer = ggml_backend_alloc_buffer(device.backend(), std::max<std::uint64_t>(bytes, 1));
+  if (buffer == nullptr)
+    return Error{ErrorCode::does_not_fit,
+                 fmt::format("{} needs {} on device '{}', which could not be allocated ({} free)", what, format_bytes(bytes),
+                             device.info().name, format_bytes(device.info().memory_free)),
+                 "", "close other programs, or choose another device or a smaller memory budget"};
+  return DeviceBuffer(buffer);
+}
+
+Result<void> TensorPool::place(const DeviceBuffer& buffer) {
+  const std::size_t alignment = ggml_backend_buffer_get_alignment(buffer.get());
+  auto* base = static_cast<std::uint8_t*>(ggml_backend_buffer_get_base(buffer.get()));
+  std::size_t at = 0;
+  for (ggml_tensor* t = ggml_get_first_tensor(context_.get()); t != nullptr; t = ggml_get_next_tensor(context_.get(), t)) {
+    const std::size_t bytes = padded(ggml_backend_buffer_get_alloc_size(buffer.get(), t), alignment);
+    if (at + bytes > buffer.bytes())
+      return Error{ErrorCode::failure, fmt::format("'{}' does not fit into {} of memory", t->name, format_bytes(buffer.bytes())), "", ""};
+    if (ggml_backend_tensor_alloc(buffer.get(), t, base + at) != GGML_STATUS_SUCCESS)
+      return Error{ErrorCode::device, fmt::format("'{}' could not be placed", t->name), "", ""};
+    at += bytes;
+  }
+  return {};
+}
+
+std::uint64_t TensorPool::placed_bytes(const Device& device) const {
+  ggml_backend_buffer_type_t type = ggml_backend_get_default_buffer_type(device.backend());
+  std::uint64_t sum = 0;
+  for (ggml_tensor* t = ggml_get_first_tensor(context_.get()); t != nullptr; t = ggml_get_next_tensor(context_.get(), t))
+    sum += padded(ggml_backend_buft_get_alloc_size(type, t), ggml_backend_buft_get_alignment(type));
+  return sum;
 }
 
 void TensorPool::bind(ggml_tensor* tensor, const std::shared_ptr<const void>& owner, const void* base, std::size_t bytes, const void* at) {

@@ -11,6 +11,22 @@
 
 namespace tritium {
 
+// A piece of a device's memory that tensors can be placed in again and again.
+class DeviceBuffer {
+ public:
+  // Error does_not_fit names `what` and the bytes.
+  static Result<DeviceBuffer> create(Device& device, std::uint64_t bytes, const std::string& what);
+
+  [[nodiscard]] ggml_backend_buffer_t get() const { return buffer_.get(); }
+  [[nodiscard]] std::uint64_t bytes() const { return ggml_backend_buffer_get_size(buffer_.get()); }
+  [[nodiscard]] bool is_host() const { return ggml_backend_buffer_is_host(buffer_.get()); }
+  void fill(std::uint8_t value) { ggml_backend_buffer_clear(buffer_.get(), value); }
+
+ private:
+  explicit DeviceBuffer(ggml_backend_buffer_t buffer) : buffer_(buffer) {}
+  ggml_backend_buffer_ptr buffer_;
+};
+
 class TensorPool {
  public:
   explicit TensorPool(std::size_t max_tensors);
@@ -22,6 +38,11 @@ class TensorPool {
   enum class Contents { zeroed, undefined };
   // Error does_not_fit names the bytes.
   Result<void> allocate(Device& device, const std::string& what, Contents contents = Contents::zeroed);
+
+  // Instead of allocate(): puts the tensors into memory that exists and outlives their use. Error failure if it is too small.
+  Result<void> place(const DeviceBuffer& buffer);
+  // What place() takes on a device, padding included.
+  [[nodiscard]] std::uint64_t placed_bytes(const Device& device) const;
 
   // Lets a tensor use memory that lies elsewhere, on the host: a mapped file. To be called before allocate(), which leaves such tensors
   // alone. `owner` is kept as long as the pool; [base, base + bytes) is all of its memory and begins at a page.

@@ -241,17 +241,24 @@ ConditionShapes condition_shapes(const Inputs& inputs, const ModelInfo& model) {
   return out;
 }
 
-Result<void> encode_prompt(const Parts& parts, const PromptInputs& prompt, Conditioning& c, const CancelToken* cancel,
-                           const Step& progress) {
+Result<VisionInputs> look_at_pictures(const Parts& parts, const PromptInputs& prompt, const CancelToken* cancel) {
+  VisionInputs out;
+  if (prompt.images.empty() && prompt.videos.empty()) return out;
+  out.pads = parts.vision().config().pads;
+  TRITIUM_TRY_ASSIGN(out.images, encode_pictures(parts.vision(), VisionModality::image, prompt.images, cancel));
+  TRITIUM_TRY_ASSIGN(out.videos, encode_pictures(parts.vision(), VisionModality::video, prompt.videos, cancel));
+  return out;
+}
+
+Result<void> encode_prompt(const Parts& parts, const PromptInputs& prompt, const VisionInputs& pictures, Conditioning& c,
+                           const CancelToken* cancel, const Step& progress) {
   const Presentation& p = prompt.presentation;
   for (const std::int32_t tag : p.tags) c.text_tags.push_back(tag == 0 ? Modality::video : Modality::text);
   if (prompt.images.empty() && prompt.videos.empty()) {
     TRITIUM_TRY_ASSIGN(c.text, parts.text().encode(p.ids, p.positions, cancel, progress));
-    return {};
+  } else {
+    TRITIUM_TRY_ASSIGN(c.text, parts.text().encode(p.ids, p.positions, pictures, cancel, progress));
   }
-  TRITIUM_TRY_ASSIGN(const VisionRows images, encode_pictures(parts.vision(), VisionModality::image, prompt.images, cancel));
-  TRITIUM_TRY_ASSIGN(const VisionRows videos, encode_pictures(parts.vision(), VisionModality::video, prompt.videos, cancel));
-  TRITIUM_TRY_ASSIGN(c.text, parts.text().encode(p.ids, p.positions, {parts.vision().config().pads, images, videos}, cancel, progress));
   return {};
 }
 

@@ -18,9 +18,12 @@ Result<PromptInputs> prepare_prompt(const Tokenizer& tokenizer, const ModelInfo&
 
 ConditionShapes condition_shapes(const Inputs& inputs, const ModelInfo& model);
 
-// Vision tower and text encoder.
-Result<void> encode_prompt(const Parts& parts, const PromptInputs& prompt, Conditioning& conditioning, const CancelToken* cancel,
-                           const std::function<void(int done, int total)>& progress);
+// What the vision tower sees of a prompt's pictures; nothing for text alone. Needs Part::vision where there are pictures.
+Result<VisionInputs> look_at_pictures(const Parts& parts, const PromptInputs& prompt, const CancelToken* cancel);
+
+// The text encoder, with the pictures in their places.
+Result<void> encode_prompt(const Parts& parts, const PromptInputs& prompt, const VisionInputs& pictures, Conditioning& conditioning,
+                           const CancelToken* cancel, const std::function<void(int done, int total)>& progress);
 
 // Keyframes, references and the clip through the encoders of the two VAEs.
 Result<void> encode_inputs(const Parts& parts, const ModelInfo& model, const Inputs& inputs, const Request& request, const Plan& plan,

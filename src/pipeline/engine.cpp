@@ -2,76 +2,74 @@
 
 #include "base/system.h"
 #include "base/try.h"
-#include "pipeline/conditions.h"
-#include "pipeline/cost_inputs.h"
-#include "pipeline/lora.h"
-#include "pipeline/memory_budget.h"
-#include "pipeline/memory_table.h"
+#include "pipeline/job.h"
 #include "pipeline/model_json.h"
-#include "pipeline/parts.h"
 #include "pipeline/progress.h"
 #include "pipeline/publish.h"
 #include "pipeline/stages.h"
 #include "pipeline/tensor_dump.h"
+#include "pipeline/text_cache.h"
 
 #include <fmt/format.h>
 #include <algorithm>
-#include <random>
+#include <array>
 
 namespace tritium {
 namespace {
 
 class LocalEngine final : public Engine {
  public:
-  LocalEngine(ModelInfo model, Tokenizer tokenizer, std::unique_ptr<Device> device, std::string compute, MemoryBudgets budgets)
+  LocalEngine(ModelInfo model, Tokenizer tokenizer, MachineOptions machine, TensorObserver observer, const EngineOptions& options)
       : model_(std::move(model)),
         tokenizer_(std::move(tokenizer)),
-        device_(std::move(device)),
-        parts_(model_, *device_, std::move(compute)),
-        budgets_(std::move(budgets)) {}
+        machine_(std::move(machine)),
+        devices_(options.threads, observer),
+        parts_(model_, devices_, options.compute),
+        planner_(model_, tokenizer_, machine_, devices_, parts_),
+        observed_(static_cast<bool>(observer)),
+        texts_(observed_ ? std::filesystem::path() : options.cache_folder) {
+    parts_.before_dropping_dit([this] { loras_.release(); });
+  }
 
   Result<Plan> plan(const Request& request) override {
-    TRITIUM_TRY_ASSIGN(const Job job, prepare(request, nullptr));
+    TRITIUM_TRY_ASSIGN(const Job job, planner_.prepare(request, nullptr));
     return job.plan;
+  }
+
+  // Every device that was named can be opened.
+  Result<void> check_devices() {
+    for (const std::string& name : machine_.placement.devices()) TRITIUM_TRY(devices_.get(name));
+    return {};
   }
 
   using Engine::generate;
   Result<Artifact> generate(const Request& request, const OutputOptions& output, const GenerateHooks& hooks,
                             const CancelToken* cancel) override {
-    TRITIUM_TRY_ASSIGN(Job job, prepare(request, cancel));
+    TRITIUM_TRY_ASSIGN(const Job job, planner_.prepare(request, cancel));
     const Plan& plan = job.plan;
     if (hooks.plan) hooks.plan(plan);
     TRITIUM_TRY_ASSIGN(AtomicFile reserved, reserve_output(output, plan));
 
     ProgressTracker tracker(expected_stages(plan), hooks.progress);
-    const StepProgress step = [&tracker](int done, int of) { tracker.report(done, of); };
+    Run run{job, request, part_places(plan, parts_for(job.inputs), lora_bytes(job.loras)), tracker, cancel,
+            [&tracker](int done, int of) { tracker.report(done, of); }, text_key(job)};
     tracker.begin("load");
-    TRITIUM_TRY(parts_.load(parts_for(job.inputs), cancel, step));
-    TRITIUM_TRY(loras_.use(parts_.dit(), job.loras, cancel));
+    TRITIUM_TRY(load_what_stays(run));
     if (fingerprints_.empty()) { TRITIUM_TRY_ASSIGN(fingerprints_, weight_fingerprints(model_, cancel)); }
     Conditioning conditioning;
-    if (job.inputs.mode != Mode::t2va) {
-      tracker.begin("inputs");
-      TRITIUM_TRY(encode_inputs(parts_, model_, job.inputs, request, plan, conditioning, cancel, step));
-    }
-    tracker.begin("text");
-    TRITIUM_TRY(encode_prompt(parts_, job.prompt, conditioning, cancel, step));
-    tracker.begin("denoise");
-    TRITIUM_TRY_ASSIGN(Latents noise, initial_noise(plan));
-    TRITIUM_TRY_ASSIGN(const Latents latents, denoise(parts_.dit(), plan, conditioning, std::move(noise), cancel, step));
+    TRITIUM_TRY(condition(run, conditioning));
+    TRITIUM_TRY_ASSIGN(const Latents latents, denoise_all(run, conditioning));
     Clip clip;
-    tracker.begin("video");
-    TRITIUM_TRY(decode_video(parts_.video_decoder(), plan, latents, clip, cancel, step));
-    tracker.begin("audio");
-    TRITIUM_TRY(decode_audio(parts_.audio_decoder(), plan, latents, clip, cancel, step));
+    TRITIUM_TRY(decode(run, latents, clip));
     // Weights may lie in the files themselves: what was written over meanwhile may have got into the result.
     for (const auto& part : {model_.text, model_.dit, model_.video_vae, model_.audio_vae})
       TRITIUM_TRY(part->checkpoint().check_unchanged());
     tracker.begin("write");
     const GuardReport guard = inspect_clip(clip, {plan.frames, plan.width, plan.height, plan.samples});
     Artifact artifact{output.video, sidecar_of(output.video), plan, {}, guard.warnings};
-    const std::string metadata = metadata_json({request, plan, model_, fingerprints_, tracker.timings(), guard, device_->threads()});
-    TRITIUM_TRY(publish(std::move(reserved), output, plan, clip, latents, guard, metadata, cancel, step));
+    const int threads = machine_.threads > 0 ? machine_.threads : usable_cpus();
+    const std::string metadata = metadata_json({request, plan, model_, fingerprints_, tracker.timings(), guard, threads});
+    TRITIUM_TRY(publish(std::move(reserved), output, plan, clip, latents, guard, metadata, cancel, run.step));
     tracker.finish();
     artifact.timings = tracker.timings();
     return artifact;
@@ -81,111 +79,107 @@ class LocalEngine final : public Engine {
   [[nodiscard]] std::string model_text() const override { return describe_model_text(model_); }
 
  private:
-  // A request with its files read and everything decided.
-  struct Job {
-    Plan plan;
-    Inputs inputs;
-    PromptInputs prompt;
-    std::vector<ChosenLora> loras;
+  struct Run {
+    const Job& job;
+    const Request& request;
+    std::map<Part, PartPlace> places;
+    ProgressTracker& tracker;
+    const CancelToken* cancel;
+    StepProgress step;
+    std::string text_key;
   };
 
-  Result<Job> prepare(const Request& request, const CancelToken* cancel) const {
-    Job job;
-    TRITIUM_TRY_ASSIGN(const Mode mode, decide_mode(request));
-    TRITIUM_TRY(check_partition(mode, model_.partition));
-    TRITIUM_TRY_ASSIGN(job.loras, open_loras(request, model_, cancel));
-    TRITIUM_TRY_ASSIGN(job.inputs, open_inputs(request, mode, model_.defaults, cancel));
-    TRITIUM_TRY_ASSIGN(PlanInputs in, plan_inputs(job.inputs));
-    std::vector<Adjustment> contracts;
-    apply_contracts(job.loras, request, in.defaults, contracts);
-    in.dit_weights.bytes += lora_bytes(job.loras);
-    const std::uint64_t seed = std::random_device{}();
-    if (mode != Mode::t2va) {
-      // The pictures need the canvas before the prompt around them is known.
-      describe_memory(in);
-      TRITIUM_TRY_ASSIGN(const Plan shape, make_plan(request, in, seed));
-      TRITIUM_TRY(fit_inputs(job.inputs, request, shape, cancel));
-      in.condition_rows = condition_shapes(job.inputs, model_).rows(shape.latent_height, shape.latent_width);
-    }
-    TRITIUM_TRY_ASSIGN(job.prompt, prepare_prompt(tokenizer_, model_, request.prompt, job.inputs));
-    in.text_tokens = static_cast<int>(job.prompt.presentation.ids.size());
-    TRITIUM_TRY(add_input_costs(job, in));
-    describe_memory(in);
-    TRITIUM_TRY_ASSIGN(job.plan, make_plan(request, in, seed));
-    job.plan.adjustments.insert(job.plan.adjustments.end(), contracts.begin(), contracts.end());
-    describe_loras(job.loras, job.plan);
-    const auto& warnings = job.prompt.presentation.warnings;
-    job.plan.warnings.insert(job.plan.warnings.end(), warnings.begin(), warnings.end());
-    return job;
+  [[nodiscard]] std::string text_key(const Job& job) const {
+    const StagePlan& stage = *std::find_if(job.plan.stages.begin(), job.plan.stages.end(), [](const auto& s) { return s.name == "text"; });
+    const std::string arithmetic = fmt::format("{} {} {} {}", stage.device, stage.precision, fast_kernels_wanted(), backend_library_version());
+    return prompt_key(job.prompt) + encoder_key(*model_.text, arithmetic).substr(0, 16);
   }
+  [[nodiscard]] bool text_is_known(const Run& run) { return !observed_ && texts_.find(run.text_key).has_value(); }
 
-  Result<PlanInputs> plan_inputs(const Inputs& inputs) const {
-    PlanInputs in;
-    in.defaults = model_.defaults;
-    in.text = model_.text_config;
-    in.dit = model_.dit_config;
-    in.video_vae = model_.video_vae_config;
-    in.audio_vae = model_.audio_vae_config;
-    TRITIUM_TRY_ASSIGN(in.text_weights, parts_.weights(Part::text));
-    TRITIUM_TRY_ASSIGN(in.dit_weights, parts_.weights(Part::dit));
-    TRITIUM_TRY_ASSIGN(in.video_weights, parts_.weights(Part::video_decoder));
-    TRITIUM_TRY_ASSIGN(in.audio_weights, parts_.weights(Part::audio_decoder));
-    in.device = device_->info().name;
-    in.available_bytes = free_host_memory();
-    in.mode = inputs.mode;
-    in.picture = inputs.picture;
-    in.clip_frames = inputs.frames;
-    return in;
-  }
-
-  // Weights already loaded are counted as needed, so they count as available too.
-  [[nodiscard]] std::uint64_t free_host_memory() const { return host_memory().available + (device_->is_cpu() ? parts_.loaded_bytes() : 0); }
-
-  void describe_memory(PlanInputs& in) const {
-    const DeviceInfo& device = device_->info();
-    const bool host = device_->is_cpu();
-    Machine machine;
-    machine.host_budget = memory_budget(free_host_memory(), budgets_.of(host ? device.name : "host"));
-    machine.disk_bandwidth = kAssumedDiskBandwidth;
-    const std::uint64_t free = device.memory_free > 0 ? device.memory_free + parts_.loaded_bytes() : std::uint64_t{1} << 60;
-    machine.devices.push_back({device.name, host ? 0 : memory_budget(free, budgets_.of(device.name)), host,
-                               host ? device_->threads() * kAssumedCoreFlops : kAssumedDeviceFlops, kAssumedHostBandwidth});
-    in.machine = std::make_shared<const Machine>(std::move(machine));
-    in.shape = std::make_shared<const ModelShape>(
-        model_shape(model_, {in.input_weights, in.text_weights, in.dit_weights, in.video_weights, in.audio_weights}));
-    // The released model is known in other formats.
-    MemoryAlternatives alternatives;
-    if (in.dit.layers == 50 && in.dit.hidden == 5376)
-      for (const ModelPreset& preset : model_presets())
-        alternatives.models.push_back(released_model_shape(preset, host ? MatrixForm::packed : MatrixForm::blocks));
-    for (const DeviceInfo& other : list_devices()) {
-      const bool is_host = other.kind == "cpu";
-      if (other.name == device.name || (!is_host && other.memory_free == 0)) continue;
-      alternatives.devices.push_back({other.name, is_host ? 0 : memory_budget(other.memory_free, budgets_.of(other.name)), is_host, 1, 1});
+  // In the "load" stage everything that will not have to give way again; the rest comes when its stage begins.
+  Result<void> load_what_stays(const Run& run) {
+    parts_.make_room(run.places);
+    const bool known = text_is_known(run);
+    std::vector<Part> now;
+    for (const auto& [part, place] : run.places)
+      if (place.stays && !(known && (part == Part::text || part == Part::vision))) now.push_back(part);
+    for (std::size_t i = 0; i < now.size(); ++i) {
+      const int before = static_cast<int>(i), all = static_cast<int>(now.size());
+      TRITIUM_TRY(parts_.load(now[i], run.places.at(now[i]), run.cancel,
+                              [&](int done, int of) { run.step((100 * before + 100 * done / std::max(of, 1)) / all, 100); }));
     }
-    in.alternatives = std::make_shared<const MemoryAlternatives>(std::move(alternatives));
-  }
-
-  Result<void> add_input_costs(const Job& job, PlanInputs& in) const {
-    for (const Part part : encoders_for(job.inputs)) {
-      TRITIUM_TRY_ASSIGN(const PlanInputs::Weights weights, parts_.weights(part));
-      in.input_weights.bytes += weights.bytes;
-      if (weights.precision == MatrixPrecision::bf16) in.input_weights.precision = weights.precision;
-    }
-    if (in.mode == Mode::t2va) return {};
-    const StageCost cost = inputs_cost(job.inputs, job.prompt, model_);
-    in.input_flops = cost.flops;
-    in.input_working_bytes = cost.working_bytes;
     return {};
+  }
+
+  // Has the parts there while `work` runs. What does not stay goes afterwards, with the scratch memory.
+  Result<void> with(const Run& run, std::initializer_list<Part> parts, const std::function<Result<void>()>& work) {
+    for (const Part part : parts)
+      if (const auto place = run.places.find(part); place != run.places.end())
+        TRITIUM_TRY(parts_.load(part, place->second, run.cancel, {}));
+    TRITIUM_TRY(work());
+    for (const Part part : parts)
+      if (const auto place = run.places.find(part); place != run.places.end() && !place->second.stays) parts_.drop(part);
+    devices_.release_working_memory();
+    return {};
+  }
+
+  Result<void> condition(const Run& run, Conditioning& out) {
+    VisionInputs pictures;
+    const auto known = observed_ ? std::nullopt : texts_.find(run.text_key);
+    if (run.job.inputs.mode != Mode::t2va) {
+      run.tracker.begin("inputs");
+      TRITIUM_TRY(with(run, {Part::video_encoder, Part::audio_encoder}, [&] {
+        return encode_inputs(parts_, model_, run.job.inputs, run.request, run.job.plan, out, run.cancel, run.step);
+      }));
+      if (!known) {
+        const auto look = [&]() -> Result<void> {
+          TRITIUM_TRY_ASSIGN(pictures, look_at_pictures(parts_, run.job.prompt, run.cancel));
+          return {};
+        };
+        TRITIUM_TRY(with(run, {Part::vision}, look));
+      }
+    }
+    run.tracker.begin("text");
+    if (known) {
+      out.text = known->text;
+      out.text_tags = known->tags;
+      return {};
+    }
+    TRITIUM_TRY(with(run, {Part::text}, [&] { return encode_prompt(parts_, run.job.prompt, pictures, out, run.cancel, run.step); }));
+    texts_.keep(run.text_key, {out.text, out.text_tags});
+    return {};
+  }
+
+  Result<Latents> denoise_all(const Run& run, const Conditioning& conditioning) {
+    run.tracker.begin("denoise");
+    Latents latents;
+    const auto work = [&]() -> Result<void> {
+      TRITIUM_TRY(loras_.use(parts_.dit(), run.job.loras, run.cancel));
+      TRITIUM_TRY_ASSIGN(Latents noise, initial_noise(run.job.plan));
+      TRITIUM_TRY_ASSIGN(latents, denoise(parts_.dit(), run.job.plan, conditioning, std::move(noise), run.cancel, run.step));
+      return {};
+    };
+    TRITIUM_TRY(with(run, {Part::dit}, work));
+    return latents;
+  }
+
+  Result<void> decode(const Run& run, const Latents& latents, Clip& clip) {
+    run.tracker.begin("video");
+    TRITIUM_TRY(with(run, {Part::video_decoder},
+                     [&] { return decode_video(parts_.video_decoder(), run.job.plan, latents, clip, run.cancel, run.step); }));
+    run.tracker.begin("audio");
+    return with(run, {Part::audio_decoder},
+                [&] { return decode_audio(parts_.audio_decoder(), run.job.plan, latents, clip, run.cancel, run.step); });
   }
 
   // Rough seconds per stage: operations at a common rate, weights at a disk's rate. Only the proportions matter.
   [[nodiscard]] std::vector<ProgressTracker::Stage> expected_stages(const Plan& plan) const {
     constexpr double kOperationsPerSecond = 2e10, kBytesPerSecond = 5e8, kPixelsPerSecond = 2e7;
+    constexpr std::array kParts = {Part::text, Part::dit, Part::video_decoder, Part::audio_decoder};
     std::uint64_t to_load = 0;
-    for (const StagePlan& stage : plan.stages) to_load += stage.weight_bytes;
-    std::vector<ProgressTracker::Stage> out{
-        {"load", 0.01 + static_cast<double>(to_load - std::min(to_load, parts_.loaded_bytes())) / kBytesPerSecond}};
+    for (const auto& [part, place] : part_places(plan, kParts, 0))
+      for (const PartPlace::Share& share : place.shares) to_load += parts_.loaded(part) ? 0 : share.resident_bytes;
+    std::vector<ProgressTracker::Stage> out{{"load", 0.01 + static_cast<double>(to_load) / kBytesPerSecond}};
     for (const StagePlan& stage : plan.stages) out.push_back({stage.name, 0.01 + stage.flops / kOperationsPerSecond});
     out.push_back({"write", 0.01 + static_cast<double>(plan.width) * plan.height * plan.frames / kPixelsPerSecond});
     return out;
@@ -193,9 +187,12 @@ class LocalEngine final : public Engine {
 
   ModelInfo model_;
   Tokenizer tokenizer_;
-  std::unique_ptr<Device> device_;  // outlives the parts
+  MachineOptions machine_;
+  DeviceSet devices_;  // outlive the parts
   Parts parts_;
-  MemoryBudgets budgets_;
+  JobPlanner planner_;
+  bool observed_;  // every intermediate is wanted: nothing is taken from a cache
+  TextCache texts_;
   AttachedLoras loras_;  // on the transformer of the parts
   std::string fingerprints_;
 };
@@ -215,7 +212,10 @@ Result<ModelSelection> model_selection_of(const EngineOptions& options) {
 
 Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& options) {
   TRITIUM_TRY_ASSIGN(const ModelSelection selection, model_selection_of(options));
-  TRITIUM_TRY_ASSIGN(MemoryBudgets budgets, parse_memory_budgets(options.memory_budgets));
+  MachineOptions machine;
+  TRITIUM_TRY_ASSIGN(machine.placement, parse_placement(options.device));
+  TRITIUM_TRY_ASSIGN(machine.budgets, parse_memory_budgets(options.memory_budgets));
+  machine.threads = options.threads;
   TRITIUM_TRY_ASSIGN(ModelInfo model, open_model(options.model, selection));
   TRITIUM_TRY_ASSIGN(Tokenizer tokenizer, Tokenizer::load(model.tokenizer()));
   if (tokenizer.vocab_size() > model.text_config.vocabulary)
@@ -223,13 +223,11 @@ Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& options) {
                  fmt::format("the tokenizer has {} ids, the text encoder {} rows", tokenizer.vocab_size(), model.text_config.vocabulary),
                  "model", "they belong to different models"};
   TRITIUM_TRY(stage_weights(model, options.compute));
-  TRITIUM_TRY_ASSIGN(auto device, Device::open(options.device, options.threads));
-  if (!options.dump_tensors.empty()) {
-    TRITIUM_TRY_ASSIGN(TensorObserver observer, make_tensor_dump(options.dump_tensors));
-    device->set_observer(std::move(observer));
-  }
-  return std::unique_ptr<Engine>(
-      std::make_unique<LocalEngine>(std::move(model), std::move(tokenizer), std::move(device), options.compute, std::move(budgets)));
+  TensorObserver observer;
+  if (!options.dump_tensors.empty()) { TRITIUM_TRY_ASSIGN(observer, make_tensor_dump(options.dump_tensors)); }
+  auto engine = std::make_unique<LocalEngine>(std::move(model), std::move(tokenizer), std::move(machine), std::move(observer), options);
+  TRITIUM_TRY(engine->check_devices());
+  return std::unique_ptr<Engine>(std::move(engine));
 }
 
 const char* version() { return TRITIUM_VERSION; }

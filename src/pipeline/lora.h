@@ -41,6 +41,9 @@ class AttachedLoras {
   // Takes off what another request left and attaches these; does nothing if they are there already.
   Result<void> use(Dit& dit, std::span<const ChosenLora> loras, const CancelToken* cancel);
 
+  // Takes everything off: the transformer is about to go.
+  void release() { *this = AttachedLoras(); }
+
  private:
   std::string key_;
   DitAdapters adapters_;

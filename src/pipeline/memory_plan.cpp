@@ -35,31 +35,48 @@ class Planner {
   [[nodiscard]] Bytes budget(std::size_t device) const {
     return machine_.devices[device].host ? machine_.host_budget : machine_.devices[device].budget;
   }
+  [[nodiscard]] const PartShape& part(const StageNeed& need, std::size_t device) const {
+    return need.part_on(machine_.devices[device].host);
+  }
+  // The first device with the same memory: all that compute on the host have one.
+  [[nodiscard]] std::size_t memory_of(std::size_t device) const {
+    if (!machine_.devices[device].host) return device;
+    const auto host = [](const MachineDevice& d) { return d.host; };
+    return static_cast<std::size_t>(std::find_if(machine_.devices.begin(), machine_.devices.end(), host) - machine_.devices.begin());
+  }
+  [[nodiscard]] bool in_memory_of(const DeviceShare& share, std::size_t device) const {
+    const auto named = [&](const MachineDevice& d) { return d.name == share.device; };
+    const auto found = std::find_if(machine_.devices.begin(), machine_.devices.end(), named);
+    return memory_of(static_cast<std::size_t>(found - machine_.devices.begin())) == memory_of(device);
+  }
   // Of a stage alone; the host's memory counts on a device that computes there.
   [[nodiscard]] Bytes peak(const StagePlan& stage, std::size_t device) const {
     Bytes sum = machine_.devices[device].host ? stage.host_bytes : 0;
     for (const DeviceShare& share : stage.shares)
-      if (share.device == machine_.devices[device].name) sum += share.peak_bytes();
+      if (in_memory_of(share, device)) sum += share.peak_bytes();
     return sum;
   }
 
   // Whether its weights could be there while the others run, and theirs while it does.
   [[nodiscard]] bool may_stay(const Candidate& candidate, const std::vector<Load>& loads) const {
     return std::all_of(candidate.devices.begin(), candidate.devices.end(), [&](std::size_t device) {
-      Bytes weights = loads[device].resident;
+      const Load& load = loads[memory_of(device)];
+      Bytes weights = load.resident;
       for (const DeviceShare& share : candidate.stage.shares)
-        if (share.device == machine_.devices[device].name) weights += share.resident_bytes;
-      return peak(candidate.stage, device) + loads[device].resident <= budget(device) && weights + loads[device].working <= budget(device);
+        if (in_memory_of(share, device)) weights += share.resident_bytes;
+      return peak(candidate.stage, device) + load.resident <= budget(device) && weights + load.working <= budget(device);
     });
   }
 
  private:
   [[nodiscard]] Bytes available(const StageNeed& need, std::size_t device) const {
-    const Bytes others = (machine_.devices[device].host ? need.host : 0) + (taken_.empty() ? 0 : taken_[device]);
-    return budget(device) - std::min(budget(device), others);
+    const bool host = machine_.devices[device].host;
+    const Bytes others = (host ? need.host : 0) + (taken_.empty() ? 0 : taken_[memory_of(device)]);
+    return (budget(device) - std::min(budget(device), others)) / (host ? hosts_ : 1);
   }
-  [[nodiscard]] std::optional<Candidate> best_of(const StageNeed& need, const std::vector<std::vector<std::size_t>>& groups,
-                                                 const std::vector<Load>& loads) const;
+  using Groups = std::vector<std::vector<std::size_t>>;
+  [[nodiscard]] Groups groups_for(const StageNeed& need) const;
+  [[nodiscard]] std::optional<Candidate> best_of(const StageNeed& need, const Groups& groups, const std::vector<Load>& loads);
   // What a device has for blocks; none if not even the rest fits.
   [[nodiscard]] std::optional<Bytes> room(const StageNeed& need, std::size_t device, Bytes fixed) const {
     const Bytes available = this->available(need, device);
@@ -74,6 +91,7 @@ class Planner {
   const Machine& machine_;
   MemoryPolicy policy_;
   std::vector<Bytes> taken_;  // per device, by weights that are to stay; empty: nothing
+  Bytes hosts_ = 1;           // devices of the stage that share the host's memory
 };
 
 // All units if they fit, otherwise as many as leave room for the slots.
@@ -112,19 +130,23 @@ std::optional<DeviceShare> Planner::share(const StageNeed& need, std::size_t dev
 std::vector<std::size_t> Planner::divide(const StageNeed& need, const std::vector<std::size_t>& devices) const {
   std::vector<double> rooms;
   for (std::size_t i = 0; i < devices.size(); ++i)
-    rooms.push_back(static_cast<double>(room(need, devices[i], need.working + (i == 0 ? need.part->other.resident : 0)).value_or(0)));
-  const double sum = std::max(1.0, std::accumulate(rooms.begin(), rooms.end(), 0.0));
+    rooms.push_back(static_cast<double>(room(need, devices[i], need.working + (i == 0 ? part(need, devices[i]).other.resident : 0)).value_or(0)));
+  const auto fixed = machine_.fixed.find(need.name);
+  const bool asked = fixed != machine_.fixed.end() && !fixed->second.shares.empty();
+  const std::vector<double>& weights = asked ? fixed->second.shares : rooms;
+  const double sum = std::max(1e-9, std::accumulate(weights.begin(), weights.end(), 0.0));
   const auto units = static_cast<double>(need.part->units.size());
   std::vector<std::size_t> counts;
   double share = 0;
   std::size_t given = 0;
-  for (const double each : rooms) {
+  for (const double each : weights) {
     share += each / sum * units;
     const auto until = static_cast<std::size_t>(std::llround(share));
     counts.push_back(until - given);
     given = until;
   }
-  const auto largest = static_cast<double>(std::max<Bytes>(1, need.part->largest_unit()));
+  if (asked) return counts;
+  const auto largest = static_cast<double>(std::max({Bytes{1}, need.part->largest_unit(), need.device_part ? need.device_part->largest_unit() : 0}));
   for (std::size_t i = 0; i < counts.size(); ++i)
     while (static_cast<double>(counts[i]) * largest > rooms[i]) {
       std::size_t other = 0;
@@ -139,13 +161,17 @@ std::vector<std::size_t> Planner::divide(const StageNeed& need, const std::vecto
 std::optional<Candidate> Planner::on_devices(const StageNeed& need, std::vector<std::size_t> devices, int slots) const {
   Candidate out;
   const std::vector<std::size_t> counts = divide(need, devices);
-  std::span<const UnitBytes> units = need.part->units;
+  std::size_t first = 0;
   if (devices.size() > 1 && std::count(counts.begin(), counts.end(), 0u) > 0) return std::nullopt;
   for (std::size_t i = 0; i < devices.size(); ++i) {
+    const PartShape& part = this->part(need, devices[i]);
+    const std::span<const UnitBytes> units = part.units;
     const std::size_t count = devices.size() == 1 ? units.size() : counts[i];
-    const auto share = this->share(need, devices[i], units.first(count), i == 0 ? need.part->other : UnitBytes{}, slots);
+    const auto share = this->share(need, devices[i], units.subspan(first, count), i == 0 ? part.other : UnitBytes{}, slots);
     if (!share) return std::nullopt;
-    units = units.subspan(count);
+    first += count;
+    for (const UnitBytes& unit : units.subspan(first - count, count)) out.stage.weight_bytes += unit.resident;
+    out.stage.weight_bytes += i == 0 ? part.other.resident : 0;
     out.whole = out.whole && share->resident_blocks == share->blocks;
     out.stage.transfer_bytes += share->streamed_bytes;
     out.stage.shares.push_back(*share);
@@ -156,7 +182,6 @@ std::optional<Candidate> Planner::on_devices(const StageNeed& need, std::vector<
   out.stage.passes = need.passes;
   out.stage.flops = need.flops;
   out.stage.precision = need.part->format;
-  out.stage.weight_bytes = need.part->total().resident;
   out.stage.working_bytes = need.working;
   for (const DeviceShare& share : out.stage.shares) out.stage.device += (out.stage.device.empty() ? "" : "+") + share.device;
   time(need, out);
@@ -165,7 +190,7 @@ std::optional<Candidate> Planner::on_devices(const StageNeed& need, std::vector<
 
 // The first pass reads the weights, the others what is not kept: from host memory if it can hold that, else from the disk.
 void Planner::time(const StageNeed& need, Candidate& c) const {
-  const UnitBytes total = need.part->total();
+  const UnitBytes total = part(need, c.devices.front()).total();
   const double file_per_byte = static_cast<double>(total.file) / static_cast<double>(std::max<Bytes>(1, total.resident));
   const Bytes from_host = c.stage.transfer_bytes;
   const bool computing_host =
@@ -176,8 +201,8 @@ void Planner::time(const StageNeed& need, Candidate& c) const {
   for (std::size_t i = 0; i < c.devices.size(); ++i) {
     const MachineDevice& device = machine_.devices[c.devices[i]];
     const DeviceShare& share = c.stage.shares[i];
-    const double part = need.part->units.empty() ? 1.0 : static_cast<double>(share.blocks) / static_cast<double>(need.part->units.size());
-    const double compute = need.flops / need.passes * part / device.flops;
+    const double portion = need.part->units.empty() ? 1.0 : static_cast<double>(share.blocks) / static_cast<double>(need.part->units.size());
+    const double compute = need.flops / need.passes * portion / device.flops;
     const auto streamed = static_cast<double>(share.streamed_bytes);
     const double read = streamed * file_per_byte / machine_.disk_bandwidth;
     const double transfer = cached ? std::min(read, streamed / device.host_bandwidth) : read;
@@ -190,14 +215,15 @@ void Planner::time(const StageNeed& need, Candidate& c) const {
   c.stage.seconds = first + (need.passes - 1) * pass;
 }
 
-std::optional<Candidate> Planner::best_of(const StageNeed& need, const std::vector<std::vector<std::size_t>>& groups,
-                                          const std::vector<Load>& loads) const {
+std::optional<Candidate> Planner::best_of(const StageNeed& need, const Groups& groups, const std::vector<Load>& loads) {
   std::optional<Candidate> best;
   double best_cost = 0;
   bool best_stays = false;
   constexpr double kStreamingCost = 1.01, kEqual = 1e-9;
   for (const auto& group : groups)
     for (const int slots : {2, 1}) {
+      const auto host = [this](std::size_t device) { return machine_.devices[device].host; };
+      hosts_ = std::max<Bytes>(1, static_cast<Bytes>(std::count_if(group.begin(), group.end(), host)));
       auto candidate = on_devices(need, group, slots);
       if (!candidate || candidate->stage.host_bytes > machine_.host_budget) continue;
       const double cost = candidate->stage.seconds * (candidate->whole ? 1.0 : kStreamingCost);
@@ -210,17 +236,25 @@ std::optional<Candidate> Planner::best_of(const StageNeed& need, const std::vect
   return best;
 }
 
-std::optional<Candidate> Planner::place(const StageNeed& need, const std::vector<Load>& loads, MemoryShortage& shortage) {
+// Where a stage may run: each device, and where it can be split the roomiest two, three, ...
+Planner::Groups Planner::groups_for(const StageNeed& need) const {
+  if (const auto fixed = machine_.fixed.find(need.name); fixed != machine_.fixed.end()) return {fixed->second.devices};
+  Groups groups;
   std::vector<std::size_t> order(machine_.devices.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::vector<std::vector<std::size_t>> groups;
   for (const std::size_t device : order) groups.push_back({device});
+  if (!policy_.split || !need.splits) return groups;
   std::stable_sort(order.begin(), order.end(), [this](std::size_t a, std::size_t b) { return budget(a) > budget(b); });
-  for (std::size_t count = 2; policy_.split && !need.part->units.empty() && count <= order.size(); ++count) {
+  for (std::size_t count = 2; count <= order.size(); ++count) {
     std::vector<std::size_t> group(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(count));
     std::sort(group.begin(), group.end());
     groups.push_back(std::move(group));
   }
+  return groups;
+}
+
+std::optional<Candidate> Planner::place(const StageNeed& need, const std::vector<Load>& loads, MemoryShortage& shortage) {
+  const Groups groups = groups_for(need);
   // What is used once is read once, streamed or not: rather beside what stays than in its place.
   if (policy_.stream && need.passes == 1) {
     for (const Load& load : loads) taken_.push_back(load.resident);
@@ -229,10 +263,13 @@ std::optional<Candidate> Planner::place(const StageNeed& need, const std::vector
     if (beside) return beside;
   }
   if (auto best = best_of(need, groups, loads)) return best;
-  const std::size_t widest = order.front();
-  const Bytes units = policy_.stream ? need.part->largest_unit() : need.part->total().resident - need.part->other.resident;
-  shortage = {need.name, machine_.devices[widest].name,
-              need.part->other.resident + need.working + units + (machine_.devices[widest].host ? need.host : 0), budget(widest)};
+  std::size_t widest = groups.front().front();
+  for (const auto& group : groups)
+    for (const std::size_t device : group) widest = budget(device) > budget(widest) ? device : widest;
+  const PartShape& part = this->part(need, widest);
+  const Bytes units = policy_.stream ? part.largest_unit() : part.total().resident - part.other.resident;
+  shortage = {need.name, machine_.devices[widest].host ? "host" : machine_.devices[widest].name,
+              part.other.resident + need.working + units + (machine_.devices[widest].host ? need.host : 0), budget(widest)};
   if (shortage.need <= shortage.have || need.host > machine_.host_budget)
     shortage = {need.name, "host", std::max(need.host, machine_.host_budget + 1), machine_.host_budget};
   return std::nullopt;
@@ -302,7 +339,7 @@ class Residents {
       for (const StagePlan& other : plan_.stages)
         if (other.stays && &other != &stage)
           for (const DeviceShare& share : other.shares)
-            if (share.device == machine_.devices[device].name) sum += share.resident_bytes;
+            if (planner_.in_memory_of(share, device)) sum += share.resident_bytes;
       most = std::max(most, sum);
     }
     return most;
@@ -346,7 +383,7 @@ std::optional<MemoryShortage> try_plan(const ModelShape& model, const RequestSha
       if (placed[i]) {
         for (std::size_t k = 0; k < placed[i]->devices.size(); ++k) {
           const DeviceShare& share = placed[i]->stage.shares[k];
-          Load& load = loads[placed[i]->devices[k]];
+          Load& load = loads[planner.memory_of(placed[i]->devices[k])];
           load.resident += share.resident_bytes;
           load.working = std::max(load.working, share.working_bytes);
         }

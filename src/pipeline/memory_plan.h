@@ -9,6 +9,8 @@
 
 #include "pipeline/model_shape.h"
 
+#include <map>
+
 namespace tritium {
 
 // The part of a request that costs memory and time.
@@ -29,21 +31,26 @@ struct MachineDevice {
   double host_bandwidth = 0;  // bytes per second from host memory
 };
 
-struct Machine {
-  std::vector<MachineDevice> devices;
-  std::uint64_t host_budget = 0;
-  double disk_bandwidth = 0;  // bytes per second
+// Where a stage has to run: indices of devices, and how its blocks are divided (empty: in proportion to the room they have).
+struct StageDevices {
+  std::vector<std::size_t> devices;
+  std::vector<double> shares;
 };
 
+struct Machine {
+  std::vector<MachineDevice> devices;  // those that compute in host memory share its budget
+  std::uint64_t host_budget = 0;
+  double disk_bandwidth = 0;                          // bytes per second
+  std::map<std::string, StageDevices, std::less<>> fixed;  // by stage; others run where it is best
+};
+
+// What a plan may make use of.
 struct MemoryPolicy {
   bool leave = true;    // weights of a finished stage may leave
   bool stream = true;   // blocks may be streamed
   bool split = true;    // a stage may use several devices
   bool release = true;  // activations of a finished stage are given back
 };
-
-// What the engine does today.
-inline constexpr MemoryPolicy kEnginePolicy{false, false, false, false};
 
 struct MemoryPlan {
   std::vector<StagePlan> stages;     // as in Plan::stages
@@ -65,7 +72,7 @@ struct MemoryAlternatives {
   std::vector<ModelShape> models;      // the same model in other formats
   std::vector<MachineDevice> devices;  // others of this machine
 };
-Result<MemoryPlan> plan_memory(const ModelShape& model, const RequestShape& request, const Machine& machine, MemoryPolicy policy,
+Result<MemoryPlan> plan_memory(const ModelShape& model, const RequestShape& request, const Machine& machine, MemoryPolicy policy = {},
                                const MemoryAlternatives& alternatives = {});
 
 // The same without looking for alternatives: nothing if it fits.

@@ -10,12 +10,16 @@ inline constexpr std::uint64_t kBaseBytes = std::uint64_t{128} << 20;
 
 struct StageNeed {
   const char* name = "";
-  const PartShape* part = nullptr;
+  const PartShape* part = nullptr;         // in host memory
+  const PartShape* device_part = nullptr;  // on devices of their own memory, where that differs
   std::uint64_t working = 0;  // on every device that runs a part of it
   std::uint64_t host = 0;     // in host memory
   double flops = 0;           // of all passes
   int passes = 1;
+  bool splits = false;         // by blocks over several devices
   std::uint64_t handover = 0;  // bytes from one device to the next in a pass, when it is split
+
+  [[nodiscard]] const PartShape& part_on(bool host_memory) const { return host_memory || device_part == nullptr ? *part : *device_part; }
 };
 
 // In the order they run.

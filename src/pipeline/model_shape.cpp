@@ -20,9 +20,11 @@ PartShape divide(const PlanInputs::Weights& whole, std::vector<std::uint64_t> bl
   PartShape out;
   out.format = std::move(format);
   std::uint64_t resident = 0, file = 0;
-  for (const std::uint64_t bytes : blocks) {
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    const std::uint64_t bytes = blocks[i];
     const double share = static_cast<double>(bytes) / static_cast<double>(std::max<std::uint64_t>(1, file_total));
-    out.units.push_back({static_cast<std::uint64_t>(share * static_cast<double>(whole.bytes)), bytes});
+    out.units.push_back(
+        {i < whole.blocks.size() ? whole.blocks[i] : static_cast<std::uint64_t>(share * static_cast<double>(whole.bytes)), bytes});
     resident += out.units.back().resident;
     file += bytes;
   }

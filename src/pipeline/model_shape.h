@@ -6,6 +6,7 @@
 #include "pipeline/model_info.h"
 #include "pipeline/plan.h"
 
+#include <memory>
 #include <span>
 #include <string_view>
 
@@ -38,6 +39,8 @@ struct ModelShape {
   DitConfig dit_config;
   video_vae::VideoVaeConfig video_vae_config;
   audio_vae::AudioVaeConfig audio_vae_config;
+  // The same as devices of their own memory keep it; null: no different.
+  std::shared_ptr<const ModelShape> on_devices;
 };
 
 // Of a model on disk. `weights`: what each part takes as a whole (part_weights()); it is divided among the blocks as the file's bytes are.

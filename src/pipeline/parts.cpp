@@ -44,6 +44,16 @@ Result<void> keep(std::unique_ptr<T>& slot, Result<T> loaded) {
   return {};
 }
 
+// Whether what is loaded in one place does for another: the same devices and blocks, and streamed ones take no more than may be, nor much less.
+bool serves(const PartPlace& here, const PartPlace& wanted) {
+  constexpr double kMuchLess = 0.8;
+  return std::equal(here.shares.begin(), here.shares.end(), wanted.shares.begin(), wanted.shares.end(),
+                    [](const PartPlace::Share& a, const PartPlace::Share& b) {
+                      if (a.device != b.device || a.blocks != b.blocks || (a.budget == 0) != (b.budget == 0)) return false;
+                      return a.budget <= b.budget && static_cast<double>(a.budget) >= kMuchLess * static_cast<double>(b.budget);
+                    });
+}
+
 }  // namespace
 
 std::vector<Part> encoders_for(const Inputs& inputs) {
@@ -63,86 +73,152 @@ std::vector<Part> parts_for(const Inputs& inputs) {
   return out;
 }
 
+const char* stage_of(Part part) {
+  switch (part) {
+    case Part::text:
+      return "text";
+    case Part::dit:
+      return "denoise";
+    case Part::video_decoder:
+      return "video";
+    case Part::audio_decoder:
+      return "audio";
+    default:
+      return "inputs";
+  }
+}
+
 Result<PlanInputs::Weights> part_weights(const ModelInfo& model, Part part, const std::string& compute, MatrixForm form) {
   if (compute != "auto" && compute != "f32" && compute != "bf16")
     return Error{ErrorCode::usage, fmt::format("'{}' is not one of auto, f32, bf16", compute), "compute", ""};
   TRITIUM_TRY_ASSIGN(const std::uint64_t wide, bytes_of(model, part, {MatrixPrecision::f32, form}));
-  if (compute == "f32" || (compute == "auto" && wide <= kAutoFloatBytes)) return PlanInputs::Weights{wide, MatrixPrecision::f32};
-  TRITIUM_TRY_ASSIGN(const std::uint64_t narrow, bytes_of(model, part, {MatrixPrecision::bf16, form}));
-  return PlanInputs::Weights{narrow, has_precision(part) ? MatrixPrecision::bf16 : MatrixPrecision::f32};
-}
-
-Result<PlanInputs::Weights> Parts::weights(Part part) const {
-  if (const auto found = known_.find(part); found != known_.end()) return found->second;
-  TRITIUM_TRY_ASSIGN(const PlanInputs::Weights weights, part_weights(model_, part, compute_, form()));
-  return known_[part] = weights;
-}
-
-bool Parts::loaded(Part part) const {
-  switch (part) {
-    case Part::text:
-      return text_ != nullptr;
-    case Part::dit:
-      return dit_ != nullptr;
-    case Part::video_decoder:
-      return video_decoder_ != nullptr;
-    case Part::audio_decoder:
-      return audio_decoder_ != nullptr;
-    case Part::vision:
-      return vision_ != nullptr;
-    case Part::video_encoder:
-      return video_encoder_ != nullptr;
-    case Part::audio_encoder:
-      return audio_encoder_ != nullptr;
+  PlanInputs::Weights out{wide, MatrixPrecision::f32, {}};
+  if (compute == "bf16" || (compute == "auto" && wide > kAutoFloatBytes)) {
+    TRITIUM_TRY_ASSIGN(out.bytes, bytes_of(model, part, {MatrixPrecision::bf16, form}));
+    out.precision = has_precision(part) ? MatrixPrecision::bf16 : MatrixPrecision::f32;
   }
-  return false;
+  if (part == Part::dit) out.blocks = dit_block_bytes(*model.dit, model.dit_config, {out.precision, form});
+  if (part == Part::text) out.blocks = TextModel::layer_bytes(*model.text, model.text_config, {out.precision, form});
+  return out;
 }
 
-std::uint64_t Parts::loaded_bytes() const {
+std::map<Part, PartPlace> part_places(const Plan& plan, std::span<const Part> parts, std::uint64_t adapter_bytes) {
+  std::map<Part, PartPlace> out;
+  for (const Part part : parts) {
+    const auto stage = std::find_if(plan.stages.begin(), plan.stages.end(), [&](const StagePlan& s) { return s.name == stage_of(part); });
+    if (stage == plan.stages.end()) continue;
+    PartPlace& place = out[part];
+    place.stays = stage->stays;
+    for (const DeviceShare& share : stage->shares) {
+      const bool streamed = share.resident_blocks < share.blocks;
+      const std::uint64_t adapters = part == Part::dit && place.shares.empty() ? adapter_bytes : 0;
+      place.shares.push_back(
+          {share.device, share.blocks, streamed ? share.resident_bytes - std::min(adapters, share.resident_bytes) : 0, share.resident_bytes});
+    }
+  }
+  return out;
+}
+
+Result<PlanInputs::Weights> Parts::weights(Part part, MatrixForm form) const {
+  if (const auto found = known_.find({part, form}); found != known_.end()) return found->second;
+  TRITIUM_TRY_ASSIGN(PlanInputs::Weights weights, part_weights(model_, part, compute_, form));
+  return known_[{part, form}] = std::move(weights);
+}
+
+void Parts::make_room(const std::map<Part, PartPlace>& places) {
+  std::vector<Part> going;
+  for (const auto& [part, here] : places_) {
+    const auto wanted = places.find(part);
+    if (wanted == places.end() || !wanted->second.stays || !serves(here, wanted->second)) going.push_back(part);
+  }
+  for (const Part part : going) drop(part);
+}
+
+std::uint64_t Parts::loaded_bytes(const std::string& device) const {
   std::uint64_t sum = 0;
-  for (const auto& [part, weights] : known_) sum += loaded(part) ? weights.bytes : 0;
+  for (const auto& [part, place] : places_)
+    for (const PartPlace::Share& share : place.shares) sum += share.device == device ? share.resident_bytes : 0;
   return sum;
 }
 
-Result<void> Parts::load(std::span<const Part> parts, const CancelToken* cancel, const std::function<void(int, int)>& percent) {
-  std::uint64_t total = 0, before = 0;
-  for (const Part part : parts) {
-    TRITIUM_TRY_ASSIGN(const PlanInputs::Weights weights, this->weights(part));
-    total += loaded(part) ? 0 : weights.bytes;
+void Parts::drop(Part part) {
+  switch (part) {
+    case Part::text:
+      text_.reset();
+      break;
+    case Part::dit:
+      if (dit_ && before_dropping_dit_) before_dropping_dit_();
+      dit_.reset();
+      break;
+    case Part::video_decoder:
+      video_decoder_.reset();
+      break;
+    case Part::audio_decoder:
+      audio_decoder_.reset();
+      break;
+    case Part::vision:
+      vision_.reset();
+      break;
+    case Part::video_encoder:
+      video_encoder_.reset();
+      break;
+    case Part::audio_encoder:
+      audio_encoder_.reset();
+      break;
   }
-  for (const Part part : parts) {
-    if (loaded(part)) continue;
-    const PlanInputs::Weights weights = known_.at(part);
-    const LoadProgress progress = [&](std::uint64_t done, std::uint64_t) {
-      if (percent) percent(static_cast<int>(100 * (before + done) / std::max<std::uint64_t>(total, 1)), 100);
-    };
-    TRITIUM_TRY(load_one(part, {weights.precision, form()}, cancel, progress));
-    before += weights.bytes;
+  places_.erase(part);
+}
+
+Result<void> Parts::load(Part part, const PartPlace& place, const CancelToken* cancel, const std::function<void(int, int)>& percent) {
+  if (const auto here = places_.find(part); here != places_.end()) {
+    if (serves(here->second, place)) return {};
+    drop(part);
   }
+  const LoadProgress progress = [&](std::uint64_t done, std::uint64_t total) {
+    if (percent) percent(static_cast<int>(100 * done / std::max<std::uint64_t>(total, 1)), 100);
+  };
+  TRITIUM_TRY(load_one(part, place, cancel, progress));
+  places_[part] = place;
   return {};
 }
 
-Result<void> Parts::load_one(Part part, MatrixPolicy policy, const CancelToken* cancel, const LoadProgress& progress) {
+Result<void> Parts::load_dit(const PartPlace& place, const CancelToken* cancel, const LoadProgress& progress) {
+  std::vector<DitShare> shares;
+  for (const PartPlace::Share& share : place.shares) {
+    TRITIUM_TRY_ASSIGN(Device * device, devices_.get(share.device));
+    shares.push_back({device, share.blocks, {share.budget}});
+  }
+  if (shares.size() == 1) shares.front().blocks = model_.dit_config.layers;
+  const MatrixForm form = form_for(*shares.front().device);
+  TRITIUM_TRY_ASSIGN(const PlanInputs::Weights weights, this->weights(Part::dit, form));
+  TRITIUM_TRY_ASSIGN(dit_, Dit::load(shares, model_.dit, model_.dit_config, {weights.precision, form}, cancel, progress));
+  return {};
+}
+
+Result<void> Parts::load_one(Part part, const PartPlace& place, const CancelToken* cancel, const LoadProgress& progress) {
+  if (part == Part::dit) return load_dit(place, cancel, progress);
   const ModelInfo& m = model_;
+  const PartPlace::Share& share = place.shares.front();
+  TRITIUM_TRY_ASSIGN(Device * device, devices_.get(share.device));
+  TRITIUM_TRY_ASSIGN(const PlanInputs::Weights weights, this->weights(part, form_for(*device)));
+  const MatrixPolicy policy{weights.precision, form_for(*device)};
   switch (part) {
     case Part::text:
-      return keep(text_, TextModel::load(device_, m.text, m.text_config, policy, cancel, progress));
-    case Part::dit: {
-      TRITIUM_TRY_ASSIGN(dit_, Dit::load(device_, *m.dit, m.dit_config, policy, cancel, progress));
-      return {};
-    }
+      return keep(text_, TextModel::load(*device, m.text, m.text_config, policy, cancel, progress, {share.budget}));
     case Part::video_decoder:
-      return keep(video_decoder_, video_vae::VideoDecoder::load(device_, *m.video_vae, m.video_vae_config, policy, cancel, progress));
+      return keep(video_decoder_, video_vae::VideoDecoder::load(*device, *m.video_vae, m.video_vae_config, policy, cancel, progress));
     case Part::audio_decoder:
-      return keep(audio_decoder_, audio_vae::AudioDecoder::load(device_, *m.audio_vae, m.audio_vae_config, cancel, progress));
+      return keep(audio_decoder_, audio_vae::AudioDecoder::load(*device, *m.audio_vae, m.audio_vae_config, cancel, progress));
     case Part::vision: {
       TRITIUM_TRY_ASSIGN(const VisionSetup setup, read_vision_setup(m));
-      return keep(vision_, VisionTower::load(device_, *m.text, setup.config, policy, cancel, progress));
+      return keep(vision_, VisionTower::load(*device, *m.text, setup.config, policy, cancel, progress));
     }
     case Part::video_encoder:
-      return keep(video_encoder_, video_vae::VideoEncoder::load(device_, *m.video_vae, m.video_vae_config, cancel, progress));
+      return keep(video_encoder_, video_vae::VideoEncoder::load(*device, *m.video_vae, m.video_vae_config, cancel, progress));
     case Part::audio_encoder:
-      return keep(audio_encoder_, audio_vae::AudioEncoder::load(device_, *m.audio_vae, m.audio_vae_config, cancel, progress));
+      return keep(audio_encoder_, audio_vae::AudioEncoder::load(*device, *m.audio_vae, m.audio_vae_config, cancel, progress));
+    case Part::dit:
+      break;
   }
   return {};
 }

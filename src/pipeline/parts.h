@@ -1,4 +1,4 @@
-// The networks of a model on a device: each is loaded when first needed and stays loaded.
+// The networks of a model on devices: each is loaded where the plan wants it, and stays until it has to give way.
 #pragma once
 
 #include "model/audio_vae/decoder.h"
@@ -8,6 +8,7 @@
 #include "model/video_vae/decoder.h"
 #include "model/video_vae/encoder.h"
 #include "model/vision/tower.h"
+#include "pipeline/device_set.h"
 #include "pipeline/inputs.h"
 #include "pipeline/plan.h"
 
@@ -22,21 +23,46 @@ enum class Part { text, dit, video_decoder, audio_decoder, vision, video_encoder
 // What a mode runs; the encoders only where something is to be encoded.
 std::vector<Part> parts_for(const Inputs& inputs);
 std::vector<Part> encoders_for(const Inputs& inputs);
+// The stage of a plan in which a part runs: "inputs", "text", "denoise", "video", "audio".
+const char* stage_of(Part part);
 
 // Bytes and matrix precision of a part for "auto", "f32" or "bf16", after checking every name and shape. Errors: usage (compute), model.
 Result<PlanInputs::Weights> part_weights(const ModelInfo& model, Part part, const std::string& compute,
                                          MatrixForm form = MatrixForm::packed);
 
+// Where the weights of a part go.
+struct PartPlace {
+  struct Share {
+    std::string device;
+    int blocks = 0;                    // in their order
+    std::uint64_t budget = 0;          // bytes; 0: everything is resident
+    std::uint64_t resident_bytes = 0;  // of weights and slots, as planned
+    bool operator==(const Share&) const = default;
+  };
+  std::vector<Share> shares;  // one; several for a transformer split by blocks
+  bool stays = true;          // after its stage
+};
+
+// As the plan says. `adapter_bytes` of LoRAs lie beside the transformer's weights, within its budget.
+std::map<Part, PartPlace> part_places(const Plan& plan, std::span<const Part> parts, std::uint64_t adapter_bytes);
+
 class Parts {
  public:
-  // Device and model outlive it.
-  Parts(const ModelInfo& model, Device& device, std::string compute) : model_(model), device_(device), compute_(std::move(compute)) {}
+  // Model and devices outlive it.
+  Parts(const ModelInfo& model, DeviceSet& devices, std::string compute)
+      : model_(model), devices_(devices), compute_(std::move(compute)) {}
 
-  Result<PlanInputs::Weights> weights(Part part) const;  // as part_weights(), remembered
-  // `percent` counts hundredths of the bytes of those that are not loaded yet.
-  Result<void> load(std::span<const Part> parts, const CancelToken* cancel, const std::function<void(int done, int total)>& percent);
-  [[nodiscard]] bool loaded(Part part) const;
-  [[nodiscard]] std::uint64_t loaded_bytes() const;
+  Result<PlanInputs::Weights> weights(Part part, MatrixForm form) const;  // as part_weights(), remembered
+
+  // Drops what is loaded and has no place, another place, or one in which it does not stay.
+  void make_room(const std::map<Part, PartPlace>& places);
+  // Does nothing if the part is there. `percent` counts hundredths.
+  Result<void> load(Part part, const PartPlace& place, const CancelToken* cancel, const std::function<void(int done, int total)>& percent);
+  void drop(Part part);
+  [[nodiscard]] bool loaded(Part part) const { return places_.contains(part); }
+  [[nodiscard]] std::uint64_t loaded_bytes(const std::string& device) const;
+  // Called before the transformer goes.
+  void before_dropping_dit(std::function<void()> call) { before_dropping_dit_ = std::move(call); }
 
   // Precondition of all: loaded.
   [[nodiscard]] const TextModel& text() const { return *text_; }
@@ -49,15 +75,15 @@ class Parts {
   [[nodiscard]] const audio_vae::AudioEncoder& audio_encoder() const { return *audio_encoder_; }
 
  private:
-  Result<void> load_one(Part part, MatrixPolicy policy, const CancelToken* cancel, const LoadProgress& progress);
-
-  // Packed matrices need the CPU's own kernels.
-  [[nodiscard]] MatrixForm form() const { return device_.fast_kernels() ? MatrixForm::packed : MatrixForm::blocks; }
+  Result<void> load_one(Part part, const PartPlace& place, const CancelToken* cancel, const LoadProgress& progress);
+  Result<void> load_dit(const PartPlace& place, const CancelToken* cancel, const LoadProgress& progress);
 
   const ModelInfo& model_;
-  Device& device_;
+  DeviceSet& devices_;
   std::string compute_;
-  mutable std::map<Part, PlanInputs::Weights> known_;
+  mutable std::map<std::pair<Part, MatrixForm>, PlanInputs::Weights> known_;
+  std::map<Part, PartPlace> places_;  // of what is loaded
+  std::function<void()> before_dropping_dit_;
   std::unique_ptr<TextModel> text_;
   std::unique_ptr<Dit> dit_;
   std::unique_ptr<video_vae::VideoDecoder> video_decoder_;

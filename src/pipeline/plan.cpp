@@ -87,7 +87,8 @@ ModelShape undivided_shape(const PlanInputs& in) {
           in.text,
           in.dit,
           in.video_vae,
-          in.audio_vae};
+          in.audio_vae,
+          nullptr};
 }
 
 // A machine of one device, with what is known about it.
@@ -108,7 +109,7 @@ Result<void> add_stages(const PlanInputs& in, Plan& plan) {
   const Machine machine = machine_of(in);
   const ModelShape model = in.shape ? *in.shape : undivided_shape(in);
   const MemoryAlternatives none;
-  TRITIUM_TRY_ASSIGN(MemoryPlan memory, plan_memory(model, request, machine, kEnginePolicy, in.alternatives ? *in.alternatives : none));
+  TRITIUM_TRY_ASSIGN(MemoryPlan memory, plan_memory(model, request, machine, {}, in.alternatives ? *in.alternatives : none));
   plan.stages = std::move(memory.stages);
   plan.memories = std::move(memory.memories);
   plan.expected_seconds = memory.seconds;

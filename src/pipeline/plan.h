@@ -26,6 +26,7 @@ struct PlanInputs {
   struct Weights {
     std::uint64_t bytes = 0;
     MatrixPrecision precision = MatrixPrecision::f32;
+    std::vector<std::uint64_t> blocks;  // of each, padded as in a slot; empty where they are not known one by one
   };
   Weights text_weights, dit_weights, video_weights, audio_weights;
   std::string device = "CPU";

@@ -174,6 +174,10 @@ Result<std::shared_ptr<const FileMapping>> Checkpoint::mapping(const TensorInfo&
   return file->mapping();
 }
 
+void Checkpoint::forget_pages(const TensorInfo& tensor) const {
+  if (const auto file = file_of(tensor); file.ok()) (*file)->forget_pages(tensor);
+}
+
 Result<std::vector<float>> Checkpoint::read_f32(const TensorInfo& tensor) const {
   std::vector<std::uint8_t> bytes(tensor.bytes);
   TRITIUM_TRY(read(tensor, bytes));

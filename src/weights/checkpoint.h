@@ -33,6 +33,8 @@ class Checkpoint {
 
   // The mapping of the file a tensor lies in; its bytes are at its offset there, unaligned.
   Result<std::shared_ptr<const FileMapping>> mapping(const TensorInfo& tensor) const;
+  // Lets the system take back the memory in which it keeps the tensor's part of the file.
+  void forget_pages(const TensorInfo& tensor) const;
   // The tensor widened to float32.
   Result<std::vector<float>> read_f32(const TensorInfo& tensor) const;
   Result<std::vector<float>> read_f32(std::string_view name) const;

@@ -151,6 +151,10 @@ Result<std::shared_ptr<const FileMapping>> TensorFile::mapping() const {
   return mapped_->mapping;
 }
 
+void TensorFile::forget_pages(const TensorInfo& tensor) const {
+  (void)::posix_fadvise(fd_, static_cast<off_t>(tensor.offset), static_cast<off_t>(tensor.bytes), POSIX_FADV_DONTNEED);
+}
+
 Result<void> TensorFile::read(const TensorInfo& tensor, std::span<std::uint8_t> out) const { return read_range(tensor, 0, out); }
 
 Result<void> TensorFile::read_range(const TensorInfo& tensor, std::uint64_t first, std::span<std::uint8_t> out) const {

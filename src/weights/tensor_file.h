@@ -34,6 +34,9 @@ class TensorFile {
   // Error code model if the file's content, or the file itself, was changed since it was opened.
   Result<void> check_unchanged() const;
 
+  // Lets the system take back the memory in which it keeps this part of the file, where nobody has it mapped.
+  void forget_pages(const TensorInfo& tensor) const;
+
   // The whole file in memory, mapped when first asked for; lives as long as anyone holds it. Tensors lie at their offsets, unaligned.
   Result<std::shared_ptr<const FileMapping>> mapping() const;
 

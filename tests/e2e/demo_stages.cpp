@@ -21,7 +21,7 @@ Stages::Stages()
       weights(require(stage_weights(model, "auto"))),
       device(require(Device::open(""))),
       text(std::make_unique<TextModel>(require(TextModel::load(*device, model.text, model.text_config, weights.text.precision)))),
-      dit(require(Dit::load(*device, *model.dit, model.dit_config, weights.dit.precision))),
+      dit(require(Dit::load(*device, model.dit, model.dit_config, weights.dit.precision))),
       video(std::make_unique<video_vae::VideoDecoder>(
           require(video_vae::VideoDecoder::load(*device, *model.video_vae, model.video_vae_config, weights.video.precision)))),
       audio(std::make_unique<audio_vae::AudioDecoder>(

@@ -40,7 +40,7 @@ LoadedDit load(Device& device, const std::filesystem::path& path, const std::str
   const Naming naming = dit_naming(tensors, DitLayout::interleaved);
   LoadedDit out;
   out.part = WeightPart::wrap(checkpoint, std::move(tensors), naming);
-  out.dit = require(Dit::load(device, *out.part, require(read_dit_config(*out.part, config_json)), MatrixPrecision::f32));
+  out.dit = require(Dit::load(device, out.part, require(read_dit_config(*out.part, config_json)), MatrixPrecision::f32));
   return out;
 }
 

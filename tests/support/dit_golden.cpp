@@ -36,7 +36,7 @@ std::unique_ptr<Dit> load_dit(Device& device, const DitFile& file) {
   };
   const auto config = read_dit_config(*part, file.config_json);
   if (!config.ok()) fail(config.error());
-  auto dit = Dit::load(device, *part, *config, MatrixPrecision::f32);
+  auto dit = Dit::load(device, part, *config, MatrixPrecision::f32);
   if (!dit.ok()) fail(dit.error());
   return std::move(*dit);
 }

@@ -258,9 +258,10 @@ TEST(MemoryPlan, MoreMemoryIsNeverSlowerAndNeverRefused) {
     }
 }
 
-TEST(MemoryPlan, WhatTheEngineDoesTodayKeepsEverything) {
+TEST(MemoryPlan, WhereNothingMayLeaveEverythingMustFit) {
+  constexpr MemoryPolicy kKeep{false, false, false, false};
   const ModelShape model = released("q4_k", MatrixForm::packed);
-  const MemoryPlan plan = fitting(model, kSmall, computer(128), kEnginePolicy);
+  const MemoryPlan plan = fitting(model, kSmall, computer(128), kKeep);
   std::uint64_t weights = 0;
   for (const StagePlan& stage : plan.stages) {
     EXPECT_TRUE(stage.stays);
@@ -268,7 +269,33 @@ TEST(MemoryPlan, WhatTheEngineDoesTodayKeepsEverything) {
     weights += stage.weight_bytes;
   }
   EXPECT_GT(plan.peak_of("host"), weights + plan.stage("denoise")->working_bytes);
-  EXPECT_FALSE(plan_memory(model, kSmall, computer(30), kEnginePolicy).ok());
+  EXPECT_FALSE(plan_memory(model, kSmall, computer(30), kKeep).ok());
+}
+
+TEST(MemoryPlan, StagesRunWhereTheyAreToldTo) {
+  const ModelShape model = released("int8");
+  Machine two = machine({64, 64});
+  two.fixed = {{"text", {{1}, {}}}, {"denoise", {{0, 1}, {60, 40}}}, {"video", {{1}, {}}}};
+  const MemoryPlan plan = fitting(model, kSmall, two);
+  EXPECT_EQ(plan.stage("text")->device, "GPU1");
+  EXPECT_EQ(plan.stage("video")->device, "GPU1");
+  const StagePlan& denoise = *plan.stage("denoise");
+  ASSERT_EQ(denoise.shares.size(), 2u);
+  EXPECT_EQ(denoise.shares[0].blocks, 30);
+  EXPECT_EQ(denoise.shares[1].blocks, 20);
+  EXPECT_LE(plan.peak_of("GPU0"), 64 * kGib);
+  EXPECT_LE(plan.peak_of("GPU1"), 64 * kGib);
+}
+
+TEST(MemoryPlan, DevicesThatComputeInHostMemoryShareIt) {
+  const ModelShape model = released("q4_k", MatrixForm::packed);
+  Machine both = computer(64);
+  both.devices.push_back({"CPU#2", 0, true, 3e11, 1.2e10});
+  both.fixed = {{"denoise", {{0, 1}, {1, 1}}}, {"text", {{1}, {}}}};
+  const MemoryPlan one = fitting(model, kSmall, computer(64)), plan = fitting(model, kSmall, both);
+  EXPECT_EQ(plan.memories.size(), 1u);
+  EXPECT_GE(plan.peak_of("host"), one.peak_of("host")) << "two halves take no less than the whole";
+  EXPECT_LE(plan.peak_of("host"), 64 * kGib);
 }
 
 TEST(MemoryPlan, MachinesAreWrittenAsGibibytes) {

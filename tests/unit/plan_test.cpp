@@ -150,13 +150,23 @@ TEST_F(MakePlan, A30_MemoryIsAccountedForAndRefusedWithNumbers) {
   EXPECT_EQ(weights, in.text_weights.bytes + in.dit_weights.bytes + in.video_weights.bytes + in.audio_weights.bytes);
   EXPECT_GT(free.peak_bytes, weights + working);
 
-  in.available_bytes = free.peak_bytes;
-  EXPECT_TRUE(make_plan(request, in, 0).ok());
-  in.available_bytes = free.peak_bytes - 1;
-  const auto refused = make_plan(request, in, 0);
+  const auto with = [&](std::uint64_t available) {
+    in.available_bytes = available;
+    return make_plan(request, in, 0);
+  };
+  const auto keeps_all = [](const Plan& plan) {
+    return std::all_of(plan.stages.begin(), plan.stages.end(), [](const StagePlan& stage) { return stage.stays; });
+  };
+  EXPECT_TRUE(keeps_all(with(free.peak_bytes).value()));
+  const Plan tighter = with(free.peak_bytes - 1).value();
+  EXPECT_FALSE(keeps_all(tighter)) << "something has to take turns";
+  EXPECT_LT(tighter.peak_bytes, free.peak_bytes);
+
+  const std::uint64_t least = free.peak_bytes - weights;
+  const auto refused = with(least);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, ErrorCode::does_not_fit);
-  for (const std::string& part : {format_bytes(free.peak_bytes), format_bytes(in.available_bytes), std::string("96x96 with 22 frames")})
+  for (const std::string& part : {format_bytes(least), std::string("96x96 with 22 frames needs"), std::string("host memory")})
     EXPECT_NE(refused.error().message.find(part), std::string::npos) << refused.error().message;
   EXPECT_FALSE(refused.error().hint.empty());
 }

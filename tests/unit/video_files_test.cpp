@@ -47,11 +47,11 @@ TEST(VideoFiles, SoundOfEveryLayoutAndRate) {
     std::string layout;
     int channels, rate;
     std::string codec, name;
-    std::size_t slack;  // samples that the last packet of the codec may add or leave out
+    std::size_t slack;  // samples that the last packet of the codec may add or leave out; AVI, without times of its own, may start a picture late
   };
   for (const Case& c : {Case{"mono", 1, 44100, "aac", "a.mp4", 0}, Case{"stereo", 2, 48000, "aac", "a.mp4", 0},
                         Case{"5.1", 6, 48000, "flac", "a.mkv", 0}, Case{"5.1", 6, 48000, "aac", "a.mp4", 0},
-                        Case{"stereo", 2, 22050, "pcm_s16le", "a.mov", 0}, Case{"mono", 1, 8000, "pcm_u8", "a.avi", 0},
+                        Case{"stereo", 2, 22050, "pcm_s16le", "a.mov", 0}, Case{"mono", 1, 8000, "pcm_u8", "a.avi", 8000 / 24 + 1},
                         Case{"7.1", 8, 96000, "pcm_s24le", "a.mov", 0}, Case{"stereo", 2, 48000, "libopus", "a.webm", 400}}) {
     if (!test::has_encoder(c.codec)) {
       std::printf("no encoder '%s'\n", c.codec.c_str());

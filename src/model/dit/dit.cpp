@@ -9,36 +9,71 @@
 
 namespace tritium {
 
-Result<std::unique_ptr<Dit>> Dit::load(Device& device, const WeightPart& part, const DitConfig& config, MatrixPolicy policy,
-                                       const CancelToken* cancel, const LoadProgress& progress) {
-  TRITIUM_TRY_ASSIGN(DitWeights weights, load_dit_weights(device, part, config, policy, cancel, progress));
-  return std::unique_ptr<Dit>(new Dit(device, config, std::move(weights)));
+Result<std::unique_ptr<Dit>> Dit::load(std::span<const DitShare> shares, std::shared_ptr<const WeightPart> part, const DitConfig& config,
+                                       MatrixPolicy policy, const CancelToken* cancel, const LoadProgress& progress) {
+  TRITIUM_TRY_ASSIGN(DitWeights weights, load_dit_weights(shares, part, config, policy, cancel, progress));
+  return std::unique_ptr<Dit>(new Dit(std::move(part), config, std::move(weights)));
+}
+
+Result<std::unique_ptr<Dit>> Dit::load(Device& device, std::shared_ptr<const WeightPart> part, const DitConfig& config, MatrixPolicy policy,
+                                       const CancelToken* cancel, const LoadProgress& progress, PartBudget budget) {
+  const DitShare whole{&device, config.layers, budget};
+  return load({&whole, 1}, std::move(part), config, policy, cancel, progress);
+}
+
+bool Dit::streamed() const {
+  return std::any_of(weights_.shards.begin(), weights_.shards.end(), [](const DitShard& shard) { return shard.block_store != nullptr; });
+}
+
+DitWeights& Dit::change_weights() {
+  keep_modulation(nullptr);
+  return weights_;
+}
+
+std::shared_ptr<const ModulationTables> Dit::known_modulation(std::span<const float> times) const {
+  const std::lock_guard lock(mutex_);
+  return modulation_ != nullptr && std::equal(times.begin(), times.end(), modulation_->times.begin(), modulation_->times.end())
+             ? modulation_
+             : nullptr;
+}
+
+void Dit::keep_modulation(std::shared_ptr<const ModulationTables> tables) const {
+  std::shared_ptr<const ModulationTables> before;  // freed without the lock
+  const std::lock_guard lock(mutex_);
+  before = std::exchange(modulation_, std::move(tables));
 }
 
 Result<DitRows> DitRun::evaluate(int step, const DitRows& x, const CancelToken* cancel, const BlockProgress& progress) {
   if (step < 0 || step >= static_cast<int>(steps_.size()))
     return Error{ErrorCode::failure, fmt::format("evaluation {} of {} requested", step, steps_.size()), "step", ""};
   const RowTimesteps& timesteps = steps_[static_cast<std::size_t>(step)];
-  const auto known = [this](float time) { return modulation_.index.contains(time); };
-  if (!std::all_of(timesteps.values.begin(), timesteps.values.end(), known)) TRITIUM_TRY(compute_modulation(step, cancel));
+  TRITIUM_TRY(prepare_modulation(step, cancel));
+  const std::vector<DitShard>& shards = dit_->weights().shards;
+  for (const DitShard& shard : shards)
+    if (shard.block_store != nullptr) shard.block_store->expect(static_cast<int>(steps_.size()) - step);
   select_modulation(timesteps);
   TRITIUM_TRY(embed(step, x, cancel));
-  for (int block = 0; block < config().layers; ++block) {
-    TRITIUM_TRY(run_block(step, block, cancel));
-    if (progress) progress(block + 1, config().layers);
+  for (std::size_t s = 0; s < shards.size(); ++s) {
+    if (s > 0) ggml_backend_tensor_copy(places_[s - 1].state, places_[s].state);
+    for (int block = shards[s].first; block < shards[s].first + shards[s].blocks; ++block) {
+      TRITIUM_TRY(run_block(step, block, places_[s], cancel));
+      if (progress) progress(block + 1, config().layers);
+    }
   }
+  if (shards.size() > 1) ggml_backend_tensor_copy(places_.back().state, places_.front().state);
   return finish(step, cancel);
 }
 
 void DitRun::select_modulation(const RowTimesteps& timesteps) {
   std::vector<std::int32_t> table_row(timesteps.values.size());
-  for (std::size_t i = 0; i < table_row.size(); ++i) table_row[i] = modulation_.index.at(timesteps.values[i]);
+  for (std::size_t i = 0; i < table_row.size(); ++i) table_row[i] = modulation_->index.at(timesteps.values[i]);
   std::vector<std::int32_t> variants(static_cast<std::size_t>(layout_.rows())), times;
   for (std::size_t row = 0; row < variants.size(); ++row)
     variants[row] = 3 * table_row[timesteps.index[row]] + static_cast<std::int32_t>(layout_.tags[row]);
   for (int row = layout_.target_audio().first; row < layout_.rows(); ++row)
     times.push_back(table_row[timesteps.index[static_cast<std::size_t>(row)]]);
-  ggml_backend_tensor_set(variant_of_row_, variants.data(), 0, variants.size() * sizeof(variants[0]));
+  for (const Place& place : places_)
+    ggml_backend_tensor_set(place.variant_of_row, variants.data(), 0, variants.size() * sizeof(variants[0]));
   ggml_backend_tensor_set(time_of_target_, times.data(), 0, times.size() * sizeof(times[0]));
 }
 
@@ -60,24 +95,25 @@ Result<void> DitRun::embed(int step, const DitRows& x, const CancelToken* cancel
   if (condition_state_ != nullptr) packed = ggml_concat(context, packed, condition_state_, 1);
   packed = ggml_concat(context, ggml_concat(context, packed, audio, 1), video, 1);
   graph.watch(packed);
-  graph.effect(ggml_cpy(context, graph.name("out", packed), state_));
+  graph.effect(ggml_cpy(context, graph.name("out", packed), places_.front().state));
   return graph.run(cancel);
 }
 
-Result<void> DitRun::run_block(int step, int index, const CancelToken* cancel) {
+Result<void> DitRun::run_block(int step, int index, const Place& place, const CancelToken* cancel) {
   enum Chunk { shift_msa, scale_msa, gate_msa, shift_mlp, scale_mlp, gate_mlp };
-  const DitBlockWeights& block = dit_->weights().blocks[static_cast<std::size_t>(index)];
-  Graph graph(device(), fmt::format("dit.step{}.block{}", step, index));
-  const ops::Modulation modulation{modulation_.blocks[static_cast<std::size_t>(index)], variant_of_row_};
+  TRITIUM_TRY_ASSIGN(const PinnedDitBlock pinned, pin_block(dit_->weights(), index, cancel));
+  const DitBlockWeights& block = pinned.weights;
+  Graph graph(*dit_->weights().shard_of(index).device, fmt::format("dit.step{}.block{}", step, index));
+  const ops::Modulation modulation{modulation_->blocks[static_cast<std::size_t>(index)], place.variant_of_row};
   const float eps = config().eps;
 
-  ggml_tensor* h = ops::modulate(graph, ops::rms_norm(graph, state_, block.norm1, eps), modulation, shift_msa, scale_msa);
-  ggml_tensor* attention = dit_attention(graph, config(), block, graph.name("attn_in", h), &rotary_);
-  ggml_tensor* x = graph.name("after_attn", ops::gated_add(graph, state_, attention, modulation, gate_msa));
+  ggml_tensor* h = ops::modulate(graph, ops::rms_norm(graph, place.state, block.norm1, eps), modulation, shift_msa, scale_msa);
+  ggml_tensor* attention = dit_attention(graph, config(), block, graph.name("attn_in", h), &place.rotary);
+  ggml_tensor* x = graph.name("after_attn", ops::gated_add(graph, place.state, attention, modulation, gate_msa));
   h = ops::modulate(graph, ops::rms_norm(graph, x, block.norm2, eps), modulation, shift_mlp, scale_mlp);
   x = ops::gated_add(graph, x, dit_mlp(graph, block, graph.name("mlp_in", h)), modulation, gate_mlp);
   graph.watch(x);
-  graph.effect(ggml_cpy(graph.context(), graph.name("out", x), state_));
+  graph.effect(ggml_cpy(graph.context(), graph.name("out", x), place.state));
   return graph.run(cancel);
 }
 
@@ -89,9 +125,9 @@ Result<DitRows> DitRun::finish(int step, const CancelToken* cancel) {
     return ggml_view_2d(context, t, t->ne[0], rows, t->nb[1], static_cast<std::size_t>(first) * t->nb[1]);
   };
   const std::int64_t audio_rows = layout_.target_audio().rows, video_rows = layout_.target_video().rows;
-  ggml_tensor* target = ggml_cont(context, rows_of(state_, layout_.target_audio().first, audio_rows + video_rows));
+  ggml_tensor* target = ggml_cont(context, rows_of(places_.front().state, layout_.target_audio().first, audio_rows + video_rows));
   ggml_tensor* h = ops::modulate(graph, ops::rms_norm(graph, target, weights.final_norm, config().eps),
-                                 {modulation_.final_layer, time_of_target_}, /*shift_chunk=*/0, /*scale_chunk=*/1);
+                                 {modulation_->final_layer, time_of_target_}, /*shift_chunk=*/0, /*scale_chunk=*/1);
   ggml_tensor* audio = graph.output("audio", ops::linear(graph, weights.audio_out, rows_of(h, 0, audio_rows)));
   ggml_tensor* video = graph.output("video", ops::linear(graph, weights.video_out, rows_of(h, audio_rows, video_rows)));
   graph.watch(audio);

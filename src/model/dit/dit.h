@@ -7,25 +7,51 @@
 #include "ops/rope.h"
 
 #include <map>
+#include <mutex>
 
 namespace tritium {
 
-// A loaded model. The device outlives it.
+// Modulation of a list of timesteps: per block [hidden, 6, 3·times] on the block's device, final layer [hidden, 2, times].
+struct ModulationTables {
+  std::vector<float> times;
+  std::map<float, int> index;
+  std::vector<ggml_tensor*> blocks;
+  ggml_tensor* final_layer = nullptr;
+  std::vector<TensorPool> pools;  // one per shard
+};
+
+// A loaded model, resident or streamed within budgets, on one device or split by blocks over several: with the same results. The devices
+// outlive it.
 class Dit {
  public:
-  static Result<std::unique_ptr<Dit>> load(Device& device, const WeightPart& part, const DitConfig& config, MatrixPolicy policy,
-                                           const CancelToken* cancel = nullptr, const LoadProgress& progress = {});
+  static Result<std::unique_ptr<Dit>> load(std::span<const DitShare> shares, std::shared_ptr<const WeightPart> part, const DitConfig& config,
+                                           MatrixPolicy policy, const CancelToken* cancel = nullptr, const LoadProgress& progress = {});
+  // On one device.
+  static Result<std::unique_ptr<Dit>> load(Device& device, std::shared_ptr<const WeightPart> part, const DitConfig& config,
+                                           MatrixPolicy policy, const CancelToken* cancel = nullptr, const LoadProgress& progress = {},
+                                           PartBudget budget = {});
 
-  [[nodiscard]] Device& device() const { return *device_; }
+  // Of everything outside the blocks.
+  [[nodiscard]] Device& device() const { return *weights_.shards.front().device; }
   [[nodiscard]] const DitConfig& config() const { return config_; }
+  [[nodiscard]] const WeightPart& part() const { return *part_; }
+  [[nodiscard]] bool streamed() const;
   [[nodiscard]] const DitWeights& weights() const { return weights_; }
-  [[nodiscard]] DitWeights& weights() { return weights_; }  // for adapters
+  // For adapters: modulation computed before is forgotten.
+  [[nodiscard]] DitWeights& change_weights();
+
+  // The tables last computed, if they are of these times: those of a schedule are the same in every request. Thread safe.
+  [[nodiscard]] std::shared_ptr<const ModulationTables> known_modulation(std::span<const float> times) const;
+  void keep_modulation(std::shared_ptr<const ModulationTables> tables) const;
 
  private:
-  Dit(Device& device, const DitConfig& config, DitWeights weights) : device_(&device), config_(config), weights_(std::move(weights)) {}
-  Device* device_;
+  Dit(std::shared_ptr<const WeightPart> part, const DitConfig& config, DitWeights weights)
+      : part_(std::move(part)), config_(config), weights_(std::move(weights)) {}
+  std::shared_ptr<const WeightPart> part_;
   DitConfig config_;
   DitWeights weights_;
+  mutable std::mutex mutex_;
+  mutable std::shared_ptr<const ModulationTables> modulation_;
 };
 
 // Rows of the two streams: video [rows][video_features], audio [rows][audio_features], row-major.
@@ -49,12 +75,12 @@ class DitRun {
   Result<DitRows> evaluate(int step, const DitRows& x, const CancelToken* cancel = nullptr, const BlockProgress& progress = {});
 
  private:
-  // Modulation of a set of timesteps: per block [hidden, 6, 3·times], final layer [hidden, 2, times].
-  struct ModulationTables {
-    std::map<float, int> index;
-    std::vector<ggml_tensor*> blocks;
-    ggml_tensor* final_layer = nullptr;
+  // What a run has on one device of the model.
+  struct Place {
     TensorPool pool{0};
+    ggml_tensor* state = nullptr;           // [hidden, rows]
+    ggml_tensor* variant_of_row = nullptr;  // int32 [rows]: row of the block tables
+    ops::RotaryTable rotary;
   };
 
   DitRun(const Dit& dit, PackedLayout layout, std::vector<RowTimesteps> steps);
@@ -62,27 +88,28 @@ class DitRun {
   [[nodiscard]] Device& device() const { return dit_->device(); }
   Result<void> check_sizes(std::span<const float> text, const DitRows& conditions) const;
   Result<void> allocate_state();
+  Result<Place> make_place(Device& device, const ops::RotaryValues& values) const;
   Result<void> refine_text(std::span<const float> text, const CancelToken* cancel);
   Result<void> project_conditions(const DitRows& conditions, const CancelToken* cancel);
-  Result<void> compute_modulation(int first_step, const CancelToken* cancel);
+  [[nodiscard]] std::vector<float> modulation_times(int first_step) const;
+  Result<void> prepare_modulation(int first_step, const CancelToken* cancel);
+  Result<std::shared_ptr<const ModulationTables>> compute_modulation(std::vector<float> times, const CancelToken* cancel) const;
   [[nodiscard]] std::vector<float> time_features(std::span<const float> times) const;
   Result<std::vector<float>> time_embedding(std::span<const float> times, const CancelToken* cancel) const;
   void select_modulation(const RowTimesteps& timesteps);
   Result<void> embed(int step, const DitRows& x, const CancelToken* cancel);
-  Result<void> run_block(int step, int block, const CancelToken* cancel);
+  Result<void> run_block(int step, int block, const Place& place, const CancelToken* cancel);
   Result<DitRows> finish(int step, const CancelToken* cancel);
 
   const Dit* dit_;
   PackedLayout layout_;
   std::vector<RowTimesteps> steps_;
-  ModulationTables modulation_;
-  TensorPool pool_{0};
-  ggml_tensor* state_ = nullptr;            // [hidden, rows]
+  std::shared_ptr<const ModulationTables> modulation_;
+  std::vector<Place> places_;  // one per shard
+  TensorPool pool_{0};         // on the first device
   ggml_tensor* text_state_ = nullptr;       // [hidden, text rows]
   ggml_tensor* condition_state_ = nullptr;  // [hidden, condition rows], null without conditions
-  ops::RotaryTable rotary_;
-  ggml_tensor* variant_of_row_ = nullptr;  // int32 [rows]: row of the block tables
-  ggml_tensor* time_of_target_ = nullptr;  // int32 [target rows]: row of the final table
+  ggml_tensor* time_of_target_ = nullptr;   // int32 [target rows]: row of the final table
 };
 
 }  // namespace tritium

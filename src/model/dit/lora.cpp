@@ -12,23 +12,29 @@ namespace {
 
 using Rows = LoraTarget::Rows;
 
-std::map<std::string, ops::Linear*> layers_by_name(DitWeights& w) {
-  std::map<std::string, ops::Linear*> out{{"video_patch_proj", &w.video_in},       {"audio_patch_proj", &w.audio_in},
-                                          {"condition_proj", &w.text_in},          {"time_embedder.proj_in", &w.time_in},
-                                          {"time_embedder.proj_out", &w.time_out}, {"final_layer.adaln_proj.linear", &w.final_modulation},
-                                          {"final_layer.video_out", &w.video_out}, {"final_layer.audio_out", &w.audio_out}};
-  const auto add = [&out](std::vector<DitBlockWeights>& blocks, const char* prefix) {
-    for (std::size_t i = 0; i < blocks.size(); ++i) {
-      const std::string block = fmt::format("{}{}.", prefix, i);
-      out[block + "attn.qkv_proj"] = &blocks[i].qkv;
-      out[block + "attn.out_proj"] = &blocks[i].out;
-      out[block + "mlp.fc1"] = &blocks[i].fc1;
-      out[block + "mlp.fc2"] = &blocks[i].fc2;
-      out[block + "adaln_proj.linear"] = &blocks[i].modulation;
-    }
+// A layer, and where it is computed.
+struct LayerPlace {
+  ops::Linear* layer;
+  Device* device;
+};
+
+std::map<std::string, LayerPlace> layers_by_name(DitWeights& w) {
+  Device* first = w.shards.front().device;
+  std::map<std::string, LayerPlace> out{
+      {"video_patch_proj", {&w.video_in, first}},       {"audio_patch_proj", {&w.audio_in, first}},
+      {"condition_proj", {&w.text_in, first}},          {"time_embedder.proj_in", {&w.time_in, first}},
+      {"time_embedder.proj_out", {&w.time_out, first}}, {"final_layer.adaln_proj.linear", {&w.final_modulation, first}},
+      {"final_layer.video_out", {&w.video_out, first}}, {"final_layer.audio_out", {&w.audio_out, first}}};
+  const auto add = [&out](DitBlockWeights& block, const std::string& prefix, Device* device) {
+    out[prefix + "attn.qkv_proj"] = {&block.qkv, device};
+    out[prefix + "attn.out_proj"] = {&block.out, device};
+    out[prefix + "mlp.fc1"] = {&block.fc1, device};
+    out[prefix + "mlp.fc2"] = {&block.fc2, device};
+    out[prefix + "adaln_proj.linear"] = {&block.modulation, device};
   };
-  add(w.refiner, "token_refiner.blocks.");
-  add(w.blocks, "blocks.");
+  for (std::size_t i = 0; i < w.refiner.size(); ++i) add(w.refiner[i], fmt::format("token_refiner.blocks.{}.", i), first);
+  for (std::size_t i = 0; i < w.blocks.size(); ++i)
+    add(w.blocks[i], fmt::format("blocks.{}.", i), w.shard_of(static_cast<int>(i)).device);
   return out;
 }
 
@@ -36,6 +42,7 @@ std::map<std::string, ops::Linear*> layers_by_name(DitWeights& w) {
 struct LayerChange {
   LoraTarget target;
   ops::Linear* layer = nullptr;
+  Device* device = nullptr;
   struct Source {
     const LoraUse* use;
     const LoraAdapter* adapter;
@@ -47,7 +54,7 @@ struct LayerChange {
 };
 
 Result<std::vector<LayerChange>> collect(Dit& dit, std::span<const LoraUse> loras) {
-  const auto layers = layers_by_name(dit.weights());
+  const auto layers = layers_by_name(dit.change_weights());
   std::map<std::string, LayerChange> changes;
   for (const LoraUse& use : loras) {
     if (use.strength == 0) continue;
@@ -55,15 +62,16 @@ Result<std::vector<LayerChange>> collect(Dit& dit, std::span<const LoraUse> lora
     for (const LoraAdapter& adapter : use.lora->adapters) {
       const LoraTarget& target = use.lora->targets[adapter.target];
       const auto layer = layers.find(target.name);
-      if (layer == layers.end() || layer->second->weight.values == nullptr || layer->second->weight.in() != target.in ||
-          layer->second->weight.out() != target.out)
+      if (layer == layers.end() || layer->second.layer->weight.values == nullptr || layer->second.layer->weight.in() != target.in ||
+          layer->second.layer->weight.out() != target.out)
         return Error{ErrorCode::failure, fmt::format("the model has no layer '{}' of [{}, {}]", target.name, target.out, target.in), "lora",
                      ""};
-      if (layer->second->lora_down != nullptr)
+      if (layer->second.layer->lora_down != nullptr)
         return Error{ErrorCode::failure, fmt::format("layer '{}' has adapters already", target.name), "lora", ""};
       LayerChange& change = changes[target.name];
       change.target = target;
-      change.layer = layer->second;
+      change.layer = layer->second.layer;
+      change.device = layer->second.device;
       change.rank += adapter.rank;
       change.sources.push_back({&use, &adapter});
       change.shifts_bias |= basis != nullptr && !basis->mean.empty() && adapter.pieces.front().projected;
@@ -74,9 +82,15 @@ Result<std::vector<LayerChange>> collect(Dit& dit, std::span<const LoraUse> lora
   return out;
 }
 
-Result<void> fill(const LayerChange& change) {
+// The model's own, also where it is not in memory.
+Result<std::vector<float>> own_bias(const Dit& dit, const LayerChange& change) {
+  if (change.layer->bias->data != nullptr) return download(change.layer->bias);
+  return dit.part().read_f32(change.target.name + ".bias");
+}
+
+Result<void> fill(const Dit& dit, const LayerChange& change) {
   std::vector<float> down, up(static_cast<std::size_t>(change.target.out * change.rank), 0.0f), bias;
-  if (change.bias != nullptr) bias = download(change.layer->bias);
+  if (change.bias != nullptr) { TRITIUM_TRY_ASSIGN(bias, own_bias(dit, change)); }
   std::int64_t column = 0;
   for (const auto& [use, adapter] : change.sources) {
     TRITIUM_TRY_ASSIGN(const LoraFactors factors, read_factors(*use->lora, *adapter));
@@ -157,19 +171,20 @@ Result<DitAdapters> DitAdapters::attach(Dit& dit, std::span<const LoraUse> loras
   TRITIUM_TRY_ASSIGN(std::vector<LayerChange> changes, collect(dit, loras));
   DitAdapters out;
   if (changes.empty()) return out;
-  out.pool_ = TensorPool(3 * changes.size());
   for (LayerChange& change : changes) {
     const LoraTarget& target = change.target;
-    change.down = out.pool_.add(target.name + ".lora_down", GGML_TYPE_F32, {target.in, change.rank});
-    change.up = out.pool_.add(target.name + ".lora_up", GGML_TYPE_F32, {change.rank, target.out});
+    TensorPool& pool = out.pools_.try_emplace(change.device, 3 * changes.size()).first->second;
+    change.down = pool.add(target.name + ".lora_down", GGML_TYPE_F32, {target.in, change.rank});
+    change.up = pool.add(target.name + ".lora_up", GGML_TYPE_F32, {change.rank, target.out});
     if (change.shifts_bias && change.layer->bias != nullptr)
-      change.bias = out.pool_.add(target.name + ".lora_bias", GGML_TYPE_F32, {target.out});
+      change.bias = pool.add(target.name + ".lora_bias", GGML_TYPE_F32, {target.out});
   }
-  TRITIUM_TRY(out.pool_.allocate(dit.device(), "the LoRA adapters", TensorPool::Contents::undefined));
+  for (auto& [device, pool] : out.pools_) TRITIUM_TRY(pool.allocate(*device, "the LoRA adapters", TensorPool::Contents::undefined));
   for (const LayerChange& change : changes) {
     if (cancel != nullptr) TRITIUM_TRY(cancel->check("load"));
-    TRITIUM_TRY(fill(change));
+    TRITIUM_TRY(fill(dit, change));
   }
+  out.dit_ = &dit;
   for (const LayerChange& change : changes) {
     out.changes_.push_back({change.layer, change.layer->bias});
     change.layer->lora_down = change.down;
@@ -182,19 +197,26 @@ Result<DitAdapters> DitAdapters::attach(Dit& dit, std::span<const LoraUse> loras
 DitAdapters& DitAdapters::operator=(DitAdapters&& other) noexcept {
   if (this == &other) return *this;
   detach();
+  dit_ = other.dit_;
   changes_ = std::exchange(other.changes_, {});
-  pool_ = std::move(other.pool_);
-  other.pool_ = TensorPool(0);
+  pools_ = std::exchange(other.pools_, {});
   return *this;
 }
 
+std::uint64_t DitAdapters::bytes() const {
+  std::uint64_t sum = 0;
+  for (const auto& [device, pool] : pools_) sum += pool.bytes();
+  return sum;
+}
+
 void DitAdapters::detach() {
+  if (!changes_.empty()) (void)dit_->change_weights();
   for (const Change& change : changes_) {
     change.layer->lora_down = change.layer->lora_up = nullptr;
     change.layer->bias = change.bias;
   }
   changes_.clear();
-  pool_ = TensorPool(0);
+  pools_.clear();
 }
 
 }  // namespace tritium

@@ -32,15 +32,16 @@ class DitAdapters {
   ~DitAdapters() { detach(); }
   void detach();
 
-  [[nodiscard]] std::uint64_t bytes() const { return pool_.bytes(); }
+  [[nodiscard]] std::uint64_t bytes() const;
 
  private:
   struct Change {
     ops::Linear* layer;
     ggml_tensor* bias;  // the layer's own
   };
+  Dit* dit_ = nullptr;
   std::vector<Change> changes_;
-  TensorPool pool_{0};
+  std::map<Device*, TensorPool> pools_;  // beside the layers
 };
 
 }  // namespace tritium

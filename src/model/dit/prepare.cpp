@@ -76,20 +76,32 @@ Result<void> DitRun::check_sizes(std::span<const float> text, const DitRows& con
 
 Result<void> DitRun::allocate_state() {
   const std::int64_t rows = layout_.rows(), text = layout_.text().rows, targets = rows - layout_.target_audio().first;
-  const std::int64_t conditions = rows - text - targets, pairs = 3 * config().rope_frequencies;
-  pool_ = TensorPool(8);
-  state_ = pool_.add("dit.state", GGML_TYPE_F32, {config().hidden, rows});
+  const std::int64_t conditions = rows - text - targets;
+  pool_ = TensorPool(3);
   text_state_ = pool_.add("dit.text", GGML_TYPE_F32, {config().hidden, text});
   if (conditions > 0) condition_state_ = pool_.add("dit.conditions", GGML_TYPE_F32, {config().hidden, conditions});
-  rotary_.cos = pool_.add("dit.rope_cos", GGML_TYPE_F32, {pairs, 1, rows});
-  rotary_.sin = pool_.add("dit.rope_sin", GGML_TYPE_F32, {pairs, 1, rows});
-  variant_of_row_ = pool_.add("dit.variant_of_row", GGML_TYPE_I32, {rows});
   time_of_target_ = pool_.add("dit.time_of_target", GGML_TYPE_I32, {targets});
   TRITIUM_TRY(pool_.allocate(device(), "the state of the diffusion transformer"));
   const ops::RotaryValues values = ops::rotary_values(rotary_angles(layout_, config().rope_frequencies));
-  upload(rotary_.cos, values.cos);
-  upload(rotary_.sin, values.sin);
+  for (const DitShard& shard : dit_->weights().shards) {
+    TRITIUM_TRY_ASSIGN(Place place, make_place(*shard.device, values));
+    places_.push_back(std::move(place));
+  }
   return {};
+}
+
+Result<DitRun::Place> DitRun::make_place(Device& device, const ops::RotaryValues& values) const {
+  const std::int64_t rows = layout_.rows(), pairs = 3 * config().rope_frequencies;
+  Place place;
+  place.pool = TensorPool(4);
+  place.state = place.pool.add("dit.state", GGML_TYPE_F32, {config().hidden, rows});
+  place.rotary.cos = place.pool.add("dit.rope_cos", GGML_TYPE_F32, {pairs, 1, rows});
+  place.rotary.sin = place.pool.add("dit.rope_sin", GGML_TYPE_F32, {pairs, 1, rows});
+  place.variant_of_row = place.pool.add("dit.variant_of_row", GGML_TYPE_I32, {rows});
+  TRITIUM_TRY(place.pool.allocate(device, "the state of the diffusion transformer"));
+  upload(place.rotary.cos, values.cos);
+  upload(place.rotary.sin, values.sin);
+  return place;
 }
 
 Result<void> DitRun::refine_text(std::span<const float> text, const CancelToken* cancel) {
@@ -172,39 +184,62 @@ Result<std::vector<float>> DitRun::time_embedding(std::span<const float> times, 
   return out;
 }
 
-Result<void> DitRun::compute_modulation(int first_step, const CancelToken* cancel) {
+// The distinct times of this and the following steps, as many as the tables may hold.
+std::vector<float> DitRun::modulation_times(int first_step) const {
   const std::uint64_t bytes_per_time =
       sizeof(float) * static_cast<std::uint64_t>(config().hidden) * (18 * static_cast<std::uint64_t>(config().layers) + 2);
-  ModulationTables tables;
   std::vector<float> times;
   for (std::size_t step = static_cast<std::size_t>(first_step); step < steps_.size(); ++step) {
     const auto& values = steps_[step].values;
     if (!times.empty() && (times.size() + values.size()) * bytes_per_time > kModulationBytes) break;
     for (const float value : values)
-      if (tables.index.emplace(value, static_cast<int>(times.size())).second) times.push_back(value);
+      if (std::find(times.begin(), times.end(), value) == times.end()) times.push_back(value);
   }
+  return times;
+}
+
+Result<void> DitRun::prepare_modulation(int first_step, const CancelToken* cancel) {
+  const auto& wanted = steps_[static_cast<std::size_t>(first_step)].values;
+  const auto there = [this](float time) { return modulation_->index.contains(time); };
+  if (modulation_ != nullptr && std::all_of(wanted.begin(), wanted.end(), there)) return {};
+  std::vector<float> times = modulation_times(first_step);
+  modulation_ = dit_->known_modulation(times);
+  if (modulation_ != nullptr) return {};
+  dit_->keep_modulation(nullptr);  // gives its memory back first
+  TRITIUM_TRY_ASSIGN(modulation_, compute_modulation(std::move(times), cancel));
+  dit_->keep_modulation(modulation_);
+  return {};
+}
+
+Result<std::shared_ptr<const ModulationTables>> DitRun::compute_modulation(std::vector<float> times, const CancelToken* cancel) const {
   const auto count = static_cast<std::int64_t>(times.size());
   TRITIUM_TRY_ASSIGN(const std::vector<float> embedding, time_embedding(times, cancel));
-
-  modulation_ = {};  // the previous part is no longer needed: give its memory back first
-  tables.pool = TensorPool(static_cast<std::size_t>(config().layers) + 1);
-  for (int i = 0; i < config().layers; ++i)
-    tables.blocks.push_back(tables.pool.add(fmt::format("dit.modulation{}", i), GGML_TYPE_F32, {config().hidden, 6, 3 * count}));
-  tables.final_layer = tables.pool.add("dit.modulation_final", GGML_TYPE_F32, {config().hidden, 2, count});
-  TRITIUM_TRY(tables.pool.allocate(device(), "the modulation tables"));
-  for (int i = 0; i <= config().layers; ++i) {
-    const bool last = i == config().layers;
-    const ops::Linear& layer = last ? dit_->weights().final_modulation : dit_->weights().blocks[static_cast<std::size_t>(i)].modulation;
-    Graph graph(device(), last ? std::string("dit.modulation.final") : fmt::format("dit.modulation.block{}", i));
+  auto tables = std::make_shared<ModulationTables>();
+  for (std::size_t i = 0; i < times.size(); ++i) tables->index.emplace(times[i], static_cast<int>(i));
+  tables->times = std::move(times);
+  for (const DitShard& shard : dit_->weights().shards) {
+    TensorPool& pool = tables->pools.emplace_back(static_cast<std::size_t>(shard.blocks) + 1);
+    if (shard.first == 0) tables->final_layer = pool.add("dit.modulation_final", GGML_TYPE_F32, {config().hidden, 2, count});
+    for (int i = shard.first; i < shard.first + shard.blocks; ++i)
+      tables->blocks.push_back(pool.add(fmt::format("dit.modulation{}", i), GGML_TYPE_F32, {config().hidden, 6, 3 * count}));
+    TRITIUM_TRY(pool.allocate(*shard.device, "the modulation tables"));
+    if (shard.modulation_store != nullptr) shard.modulation_store->expect(1);
+  }
+  const auto compute = [&](Device& on, const std::string& scope, const ops::Linear& layer, ggml_tensor* table) -> Result<void> {
+    Graph graph(on, scope);
     // One timestep's output is [modality][chunk][hidden], exactly a run of the table.
     ggml_tensor* y = graph.name("adaln", ops::linear(graph, layer, graph.input("time", embedding, {config().time_dim, count})));
-    ggml_tensor* table = last ? tables.final_layer : tables.blocks[static_cast<std::size_t>(i)];
     graph.watch(y);
     graph.effect(ggml_cpy(graph.context(), y, ggml_reshape_2d(graph.context(), table, y->ne[0], y->ne[1])));
-    TRITIUM_TRY(graph.run(cancel));
+    return graph.run(cancel);
+  };
+  for (int i = 0; i < config().layers; ++i) {
+    TRITIUM_TRY_ASSIGN(const PinnedDitModulation pinned, pin_modulation(dit_->weights(), i, cancel));
+    TRITIUM_TRY(compute(*dit_->weights().shard_of(i).device, fmt::format("dit.modulation.block{}", i), pinned.layer,
+                        tables->blocks[static_cast<std::size_t>(i)]));
   }
-  modulation_ = std::move(tables);
-  return {};
+  TRITIUM_TRY(compute(device(), "dit.modulation.final", dit_->weights().final_modulation, tables->final_layer));
+  return std::shared_ptr<const ModulationTables>(std::move(tables));
 }
 
 }  // namespace tritium

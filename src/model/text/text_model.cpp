@@ -1,5 +1,6 @@
 #include "model/text/text_model.h"
 
+#include "base/system.h"
 #include "base/try.h"
 #include "ops/attention.h"
 #include "ops/norm.h"
@@ -13,6 +14,9 @@
 namespace tritium {
 namespace {
 
+constexpr const char* kPart = "text encoder";
+constexpr std::size_t kLayerParams = 64;  // tensors of a layer, with what its matrices have beside them
+constexpr int kStreamReaders = 2;         // beside a computation
 constexpr const char* kEmbedding = "model.language_model.embed_tokens.weight";
 
 // Angles [rows][head_dim/2]: frequency j turns with the position axis that the interleaved sections give it (spec/text.md §3.3).
@@ -53,42 +57,95 @@ AttentionParts attention_parts(std::int64_t rows, std::int64_t heads) {
 
 }  // namespace
 
-std::vector<TextModel::Layer> TextModel::declare(ParamLoader& loader, const TextConfig& c) {
+TextModel::Layer TextModel::declare_layer(ParamLoader& loader, const TextConfig& c, int i) {
   const std::int64_t q_width = c.heads * c.head_dim, kv_width = c.kv_heads * c.head_dim;
+  const std::string p = fmt::format("model.language_model.layers.{}.", i);
+  Layer layer{};
+  layer.input_norm = loader.tensor(p + "input_layernorm.weight", {c.hidden});
+  layer.post_norm = loader.tensor(p + "post_attention_layernorm.weight", {c.hidden});
+  layer.q_norm = loader.tensor(p + "self_attn.q_norm.weight", {c.head_dim});
+  layer.k_norm = loader.tensor(p + "self_attn.k_norm.weight", {c.head_dim});
+  layer.q.weight = loader.matrix(p + "self_attn.q_proj.weight", q_width, c.hidden);
+  layer.k.weight = loader.matrix(p + "self_attn.k_proj.weight", kv_width, c.hidden);
+  layer.v.weight = loader.matrix(p + "self_attn.v_proj.weight", kv_width, c.hidden);
+  layer.o.weight = loader.matrix(p + "self_attn.o_proj.weight", c.hidden, q_width);
+  layer.gate.weight = loader.matrix(p + "mlp.gate_proj.weight", c.ffn, c.hidden);
+  layer.up.weight = loader.matrix(p + "mlp.up_proj.weight", c.ffn, c.hidden);
+  layer.down.weight = loader.matrix(p + "mlp.down_proj.weight", c.hidden, c.ffn);
+  return layer;
+}
+
+std::vector<TextModel::Layer> TextModel::declare(ParamLoader& loader, const TextConfig& c) {
   loader.require(kEmbedding, {c.vocabulary, c.hidden});
   std::vector<Layer> layers;
-  for (int i = 0; i < c.layers; ++i) {
-    const std::string p = fmt::format("model.language_model.layers.{}.", i);
-    Layer layer{};
-    layer.input_norm = loader.tensor(p + "input_layernorm.weight", {c.hidden});
-    layer.post_norm = loader.tensor(p + "post_attention_layernorm.weight", {c.hidden});
-    layer.q_norm = loader.tensor(p + "self_attn.q_norm.weight", {c.head_dim});
-    layer.k_norm = loader.tensor(p + "self_attn.k_norm.weight", {c.head_dim});
-    layer.q.weight = loader.matrix(p + "self_attn.q_proj.weight", q_width, c.hidden);
-    layer.k.weight = loader.matrix(p + "self_attn.k_proj.weight", kv_width, c.hidden);
-    layer.v.weight = loader.matrix(p + "self_attn.v_proj.weight", kv_width, c.hidden);
-    layer.o.weight = loader.matrix(p + "self_attn.o_proj.weight", c.hidden, q_width);
-    layer.gate.weight = loader.matrix(p + "mlp.gate_proj.weight", c.ffn, c.hidden);
-    layer.up.weight = loader.matrix(p + "mlp.up_proj.weight", c.ffn, c.hidden);
-    layer.down.weight = loader.matrix(p + "mlp.down_proj.weight", c.hidden, c.ffn);
-    layers.push_back(layer);
-  }
+  for (int i = 0; i < c.layers; ++i) layers.push_back(declare_layer(loader, c, i));
   return layers;
 }
 
 Result<std::uint64_t> TextModel::weight_bytes(const WeightPart& part, const TextConfig& config, MatrixPolicy policy) {
-  ParamLoader loader(part, "text encoder", policy);
+  ParamLoader loader(part, kPart, policy);
   declare(loader, config);
   TRITIUM_TRY(loader.check());
   return loader.bytes();
 }
 
+std::vector<std::uint64_t> TextModel::layer_bytes(const WeightPart& part, const TextConfig& config, MatrixPolicy policy) {
+  std::vector<std::uint64_t> out;
+  for (int i = 0; i < config.layers; ++i) {
+    ParamLoader loader(part, kPart, policy, kLayerParams);
+    declare_layer(loader, config, i);
+    out.push_back(loader.padded_bytes());
+  }
+  return out;
+}
+
+Result<BlockUnits> TextModel::units(Device& device, const std::shared_ptr<const WeightPart>& part, const TextConfig& config,
+                                    MatrixPolicy policy) {
+  struct Loaded {
+    Layer layer;
+    TensorPool pool{0};
+  };
+  BlockUnits out;
+  out.what = "layers of the text encoder";
+  std::uint64_t bytes = 0;
+  for (int i = 0; i < config.layers; ++i) {
+    ParamLoader loader(*part, kPart, policy, kLayerParams);
+    declare_layer(loader, config, i);
+    TRITIUM_TRY(loader.check());
+    out.sizes.push_back({loader.slot_bytes(device), loader.table_bytes()});
+    bytes += out.sizes.back().slot_bytes;
+  }
+  // A file that the system can keep in its own memory is read faster the next time.
+  const ParamLoader::Refill how{kStreamReaders, bytes > host_memory().available / 2};
+  out.load = [part, config, policy, how](int i, const DeviceBuffer& slot,
+                                         const CancelToken& cancel) -> Result<std::shared_ptr<const void>> {
+    ParamLoader loader(*part, kPart, policy, kLayerParams);
+    auto loaded = std::make_shared<Loaded>(Loaded{declare_layer(loader, config, i), TensorPool(0)});
+    TRITIUM_TRY_ASSIGN(loaded->pool, loader.load_into(slot, how, &cancel));
+    return std::shared_ptr<const void>(loaded, &loaded->layer);
+  };
+  return out;
+}
+
+Result<std::uint64_t> TextModel::least_bytes(Device& device, const std::shared_ptr<const WeightPart>& part, const TextConfig& config,
+                                             MatrixPolicy policy) {
+  TRITIUM_TRY_ASSIGN(const BlockUnits layers, units(device, part, config, policy));
+  return BlockStore::least_bytes(layers.sizes);
+}
+
 Result<TextModel> TextModel::load(Device& device, std::shared_ptr<const WeightPart> part, const TextConfig& config, MatrixPolicy policy,
-                                  const CancelToken* cancel, const LoadProgress& progress) {
+                                  const CancelToken* cancel, const LoadProgress& progress, PartBudget budget) {
   TextModel model(device, std::move(part), config);
-  ParamLoader loader(*model.part_, "text encoder", policy);
-  model.layers_ = declare(loader, config);
-  TRITIUM_TRY_ASSIGN(model.pool_, loader.load(device, cancel, progress));
+  ParamLoader loader(*model.part_, kPart, policy);
+  std::vector<Layer> layers = declare(loader, config);
+  TRITIUM_TRY(loader.check());
+  if (budget.holds(loader.bytes())) {
+    model.layers_ = std::move(layers);
+    TRITIUM_TRY_ASSIGN(model.pool_, loader.load(device, cancel, progress));
+  } else {
+    TRITIUM_TRY_ASSIGN(BlockUnits streamed, units(device, model.part_, config, policy));
+    TRITIUM_TRY_ASSIGN(model.store_, BlockStore::create(device, std::move(streamed), budget.resident_bytes));
+  }
   TRITIUM_TRY_ASSIGN(PartRows rows, PartRows::open(*model.part_, model.part_->find(kEmbedding)));
   model.embedding_ = std::make_shared<const PartRows>(std::move(rows));
   return model;
@@ -108,7 +165,9 @@ Result<std::vector<float>> TextModel::embed(std::span<const std::int32_t> ids) c
 
 Result<void> TextModel::run_layer(int index, ggml_tensor* state, std::span<const float> angles, const Deepstack& deepstack,
                                   const CancelToken* cancel) const {
-  const Layer& layer = layers_[static_cast<std::size_t>(index)];
+  BlockPin pin;
+  if (store_ != nullptr) { TRITIUM_TRY_ASSIGN(pin, store_->pin(index, cancel)); }
+  const Layer& layer = store_ != nullptr ? pin.as<Layer>() : layers_[static_cast<std::size_t>(index)];
   const std::int64_t rows = state->ne[1];
   const AttentionParts parts = attention_parts(rows, config_.heads);
   Graph graph(*device_, fmt::format("text.layer{}", index), parts.max_nodes);
@@ -165,8 +224,8 @@ Result<TextModel::Deepstack> TextModel::insert_vision(std::span<const std::int32
   Deepstack out;
   out.row_of_token.assign(ids.size(), -1);
   out.sets.resize(std::max(vision.images.deepstack.size(), vision.videos.deepstack.size()));
-  if (out.sets.size() > layers_.size())
-    return vision_error(fmt::format("{} deepstack sets for {} layers", out.sets.size(), layers_.size()));
+  if (out.sets.size() > static_cast<std::size_t>(config_.layers))
+    return vision_error(fmt::format("{} deepstack sets for {} layers", out.sets.size(), config_.layers));
   std::size_t before = 0;  // rows of the modality before
   for (const auto& [name, pad, rows] :
        {std::tuple("image", vision.pads.image, &vision.images), {"video", vision.pads.video, &vision.videos}}) {
@@ -201,6 +260,7 @@ Result<std::vector<float>> TextModel::run_layers(std::span<const float> embedded
   TRITIUM_TRY(state_pool.allocate(*device_, "the text encoder's state"));
   upload(state, embedded);
   const std::vector<float> angles = rotary_angles(config_, positions);
+  if (store_ != nullptr) store_->expect(1);
   for (int i = 0; i < config_.layers; ++i) {
     TRITIUM_TRY(run_layer(i, state, angles, deepstack, cancel));
     if (progress) progress(i + 1, config_.layers);

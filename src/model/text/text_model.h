@@ -2,6 +2,8 @@
 #pragma once
 
 #include "device/params.h"
+#include "device/residency/block_store.h"
+#include "device/residency/part_budget.h"
 #include "model/geometry/vision_rows.h"
 #include "model/text/text_config.h"
 #include "ops/linear.h"
@@ -19,12 +21,19 @@ struct VisionInputs {
 class TextModel {
  public:
   // Loads everything but the embedding table, of which only the rows a prompt needs are read from the file when it is encoded.
-  // Names are official, "model.language_model.…". The part stays open.
-  static Result<TextModel> load(Device& device, std::shared_ptr<const WeightPart> part, const TextConfig& config,
-                                MatrixPolicy policy, const CancelToken* cancel = nullptr, const LoadProgress& progress = {});
+  // Names are official, "model.language_model.…". The part stays open. Layers that do not fit the budget are streamed, with the same
+  // results; below one layer: does_not_fit.
+  static Result<TextModel> load(Device& device, std::shared_ptr<const WeightPart> part, const TextConfig& config, MatrixPolicy policy,
+                                const CancelToken* cancel = nullptr, const LoadProgress& progress = {}, PartBudget budget = {});
+  // What a streamed model runs with at the least.
+  static Result<std::uint64_t> least_bytes(Device& device, const std::shared_ptr<const WeightPart>& part, const TextConfig& config,
+                                           MatrixPolicy policy);
 
   // Bytes the weights take on the device, after checking names and shapes against the configuration.
   static Result<std::uint64_t> weight_bytes(const WeightPart& part, const TextConfig& config, MatrixPolicy policy);
+
+  // Of each layer, as a slot needs them.
+  static std::vector<std::uint64_t> layer_bytes(const WeightPart& part, const TextConfig& config, MatrixPolicy policy);
 
   // ids [L], positions [L] = (t, h, w) per token -> float32 [L][hidden] row-major, without the final norm.
   // Errors: usage (no tokens, id out of range, more tokens than positions), rejected (values not finite, the layer is named).
@@ -40,6 +49,7 @@ class TextModel {
                                     const std::function<void(int done, int total)>& progress = {}) const;
 
   [[nodiscard]] const TextConfig& config() const { return config_; }
+  [[nodiscard]] const BlockStore* store() const { return store_.get(); }  // null: resident
 
  private:
   struct Layer {
@@ -57,6 +67,9 @@ class TextModel {
   TextModel(Device& device, std::shared_ptr<const WeightPart> part, const TextConfig& config)
       : device_(&device), part_(std::move(part)), config_(config), pool_(0) {}
   static std::vector<Layer> declare(ParamLoader& loader, const TextConfig& config);
+  static Layer declare_layer(ParamLoader& loader, const TextConfig& config, int index);
+  static Result<BlockUnits> units(Device& device, const std::shared_ptr<const WeightPart>& part, const TextConfig& config,
+                                  MatrixPolicy policy);
   Result<void> check_prompt(std::span<const std::int32_t> ids, Positions positions) const;
   Result<std::vector<float>> embed(std::span<const std::int32_t> ids) const;
   Result<Deepstack> insert_vision(std::span<const std::int32_t> ids, const VisionInputs& vision, std::span<float> embedded) const;
@@ -70,8 +83,9 @@ class TextModel {
   std::shared_ptr<const WeightPart> part_;
   TextConfig config_;
   std::shared_ptr<const PartRows> embedding_;  // read row by row
-  std::vector<Layer> layers_;
+  std::vector<Layer> layers_;                  // empty: streamed
   TensorPool pool_;
+  std::unique_ptr<BlockStore> store_;
 };
 
 }  // namespace tritium

@@ -12,6 +12,9 @@ namespace tritium {
 
 class PackedRows {
  public:
+  PackedRows() = default;
+  explicit PackedRows(std::int64_t columns) : columns_(columns) {}  // declared, not read yet
+
   // Whether the rows of these tensors can be kept together as stored: one format, whole bytes a row, rotations and factors of the input
   // in common. From headers alone. False for plain F32 and BF16, which need no decoding.
   static bool possible(const PlacedTensor& tensor);

@@ -1,0 +1,26 @@
+// The devices of an engine, each opened when something first runs on it.
+#pragma once
+
+#include "device/device.h"
+
+#include <map>
+
+namespace tritium {
+
+class DeviceSet {
+ public:
+  explicit DeviceSet(int threads, TensorObserver observer = {}) : threads_(threads), observer_(std::move(observer)) {}
+
+  // A name as Device::open() takes it, "" for the CPU. "NAME#2" is another one on the same hardware, with its own threads and scratch memory.
+  // Errors: those of Device::open().
+  Result<Device*> get(const std::string& name);
+  // Gives the scratch memory of all back.
+  void release_working_memory();
+
+ private:
+  int threads_;
+  TensorObserver observer_;
+  std::map<std::string, std::unique_ptr<Device>> devices_;
+};
+
+}  // namespace tritium

@@ -1,0 +1,107 @@
+#include "pipeline/machine.h"
+
+#include "base/system.h"
+#include "base/try.h"
+#include "pipeline/memory_table.h"
+
+#include <fmt/format.h>
+#include <strings.h>
+#include <algorithm>
+#include <array>
+
+namespace tritium {
+namespace {
+
+constexpr std::uint64_t kUnknownMemory = std::uint64_t{1} << 60;
+constexpr std::array<const char*, 5> kPlanStages = {"inputs", "text", "denoise", "video", "audio"};
+
+bool same_name(const std::string& a, const std::string& b) { return strcasecmp(a.c_str(), b.c_str()) == 0; }
+
+// Facts as they are now; a device that the registry does not list is opened.
+Result<DeviceInfo> info_of(const std::string& name, const std::vector<DeviceInfo>& listed, DeviceSet& devices) {
+  const std::string hardware = name.substr(0, name.find('#'));
+  for (const DeviceInfo& info : listed)
+    if (same_name(info.name, hardware)) return info;
+  TRITIUM_TRY_ASSIGN(Device * device, devices.get(name));
+  return device->info();
+}
+
+// Graphics cards where there are any, and the CPU.
+std::vector<std::string> automatic_devices(const std::vector<DeviceInfo>& listed) {
+  std::vector<std::string> out;
+  for (const DeviceInfo& info : listed)
+    if (info.kind == "gpu") out.push_back(info.name);
+  for (const DeviceInfo& info : listed)
+    if (info.kind == "cpu") out.push_back(info.name);
+  return out;
+}
+
+Result<void> check_budgets(const MemoryBudgets& budgets, const Machine& machine) {
+  for (const auto& [name, bytes] : budgets.devices) {
+    const auto named = [&n = name](const MachineDevice& d) { return same_name(d.name, n); };
+    if (name != "host" && std::none_of(machine.devices.begin(), machine.devices.end(), named))
+      return Error{ErrorCode::usage, fmt::format("'{}' is not one of the devices in use", name), "memory-budget",
+                   "name a device of --device, or 'host' for host memory"};
+  }
+  return {};
+}
+
+}  // namespace
+
+std::uint64_t free_host_memory() {
+  const HostMemory memory = host_memory();
+  return std::min(memory.total, memory.available + own_anonymous_bytes());
+}
+
+Result<Machine> describe_machine(const MachineOptions& options, DeviceSet& devices, const Parts& parts) {
+  const std::vector<DeviceInfo> listed = list_devices();
+  std::vector<std::string> names = options.placement.devices();
+  if (names.empty()) names = automatic_devices(listed);
+  Machine out;
+  out.disk_bandwidth = kAssumedDiskBandwidth;
+  std::optional<std::uint64_t> host_asked = options.budgets.of("host");
+  for (std::string& name : names) {
+    TRITIUM_TRY_ASSIGN(const DeviceInfo info, info_of(name, listed, devices));
+    // Written as the registry does, whatever case the user chose.
+    if (same_name(info.name, name)) name = info.name;
+    const bool host = info.kind == "cpu";
+    const auto asked = options.budgets.of(name);
+    if (host && asked) host_asked = asked;
+    const std::uint64_t free = info.memory_free > 0 ? info.memory_free + parts.loaded_bytes(name) : kUnknownMemory;
+    const int threads = options.threads > 0 ? options.threads : usable_cpus();
+    out.devices.push_back({name, host ? 0 : memory_budget(free, asked), host, host ? threads * kAssumedCoreFlops : kAssumedDeviceFlops,
+                           kAssumedHostBandwidth});
+  }
+  out.host_budget = memory_budget(free_host_memory(), host_asked);
+  TRITIUM_TRY(check_budgets(options.budgets, out));
+  for (const char* stage : kPlanStages) {
+    const std::vector<DeviceChoice>* choices = options.placement.of_stage(stage);
+    if (choices == nullptr) continue;
+    StageDevices fixed;
+    for (const DeviceChoice& choice : *choices) {
+      const auto named = [&](const MachineDevice& d) { return same_name(d.name, choice.name); };
+      fixed.devices.push_back(
+          static_cast<std::size_t>(std::find_if(out.devices.begin(), out.devices.end(), named) - out.devices.begin()));
+      if (choice.share > 0) fixed.shares.push_back(choice.share);
+    }
+    out.fixed.emplace(stage, std::move(fixed));
+  }
+  return out;
+}
+
+MemoryAlternatives find_alternatives(const MachineOptions& options, const Machine& machine, const DitConfig& model) {
+  MemoryAlternatives out;
+  const bool host = std::all_of(machine.devices.begin(), machine.devices.end(), [](const MachineDevice& d) { return d.host; });
+  if (model.layers == kReleasedLayers && model.hidden == kReleasedHidden)
+    for (const ModelPreset& preset : model_presets())
+      out.models.push_back(released_model_shape(preset, host ? MatrixForm::packed : MatrixForm::blocks));
+  for (const DeviceInfo& info : list_devices()) {
+    const bool used = std::any_of(machine.devices.begin(), machine.devices.end(), [&](const MachineDevice& d) { return d.name == info.name; });
+    if (used || (info.kind != "cpu" && info.memory_free == 0)) continue;
+    out.devices.push_back(
+        {info.name, info.kind == "cpu" ? 0 : memory_budget(info.memory_free, options.budgets.of(info.name)), info.kind == "cpu", 1, 1});
+  }
+  return out;
+}
+
+}  // namespace tritium

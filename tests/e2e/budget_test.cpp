@@ -1,0 +1,125 @@
+// The demonstration model within memory budgets, through the engine: parts take turns, blocks are streamed, results stay the same.
+#include "e2e/demo_stages.h"
+#include "support/lora_maker.h"
+#include "unit/temp_folder.h"
+
+#include "model/dit/lora.h"
+
+#include <tritium/engine.h>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <algorithm>
+
+namespace tritium {
+namespace {
+
+namespace fs = std::filesystem;
+using demo::require;
+
+struct Outcome {
+  std::vector<float> video, audio;
+};
+
+Request request(std::uint64_t seed = 7) {
+  Request out;
+  out.prompt = "a red circle moves to the right on a blue background with a low tone";
+  out.steps = 2;
+  out.seed = seed;
+  return out;
+}
+
+std::unique_ptr<Engine> open(std::uint64_t budget) {
+  EngineOptions options;
+  options.model = demo::folder();
+  if (budget > 0) options.memory_budgets = {fmt::format("CPU={:.9f}", static_cast<double>(budget) / (1 << 30))};
+  return require(Engine::open(options));
+}
+
+class Budget : public ::testing::Test {
+ protected:
+  Outcome generate(Engine& engine, const Request& wanted, std::vector<std::string>* stages = nullptr) {
+    OutputOptions output;
+    output.video = folder_.path() / "out.mp4";
+    output.latents = folder_.path() / "out.latents.safetensors";
+    const auto text_steps = [&](const Progress& p) {
+      if (stages != nullptr && p.step > 0) stages->push_back(p.stage);
+    };
+    const auto artifact = engine.generate(wanted, output, text_steps);
+    EXPECT_TRUE(artifact.ok()) << artifact.error().text();
+    if (!artifact.ok()) return {};
+    const Checkpoint file = require(Checkpoint::open(output.latents));
+    return {require(file.read_f32("video")), require(file.read_f32("audio"))};
+  }
+  test::TempFolder folder_;
+};
+
+TEST_F(Budget, EveryBudgetGivesTheSameLatents) {
+  const auto free = open(0);
+  const Plan plan = require(free->plan(request()));
+  const Outcome want = generate(*free, request()), other = generate(*free, request(8));
+  EXPECT_NE(want.video, other.video);
+  std::uint64_t weights = 0;
+  for (const StagePlan& stage : plan.stages) weights += stage.weight_bytes;
+  const std::uint64_t beside = plan.peak_bytes - weights;
+  // From everything down to what the largest part cannot do without.
+  int ran = 0;
+  for (const double share : {1.0, 0.8, 0.6, 0.5, 0.4, 0.3}) {
+    SCOPED_TRACE(share);
+    const auto engine = open(beside + static_cast<std::uint64_t>(share * static_cast<double>(weights)));
+    const Outcome got = generate(*engine, request());
+    EXPECT_EQ(got.video, want.video);
+    EXPECT_EQ(got.audio, want.audio);
+    const Outcome again = generate(*engine, request(8));
+    EXPECT_EQ(again.video, other.video);
+    ran += got.video == want.video;
+  }
+  EXPECT_EQ(ran, 6);
+}
+
+TEST_F(Budget, TooLittleIsRefusedWithNeedAndHave) {
+  OutputOptions output;
+  output.video = folder_.path() / "out.mp4";
+  const auto artifact = open(1 << 20)->generate(request(), output);
+  ASSERT_FALSE(artifact.ok());
+  EXPECT_EQ(artifact.error().code, ErrorCode::does_not_fit);
+  EXPECT_FALSE(fs::exists(output.video));
+}
+
+TEST_F(Budget, AKnownPromptRunsNoEncoder) {
+  const auto engine = open(0);
+  std::vector<std::string> first, second, changed;
+  generate(*engine, request(), &first);
+  generate(*engine, request(8), &second);
+  Request other = request();
+  other.prompt = "a green square on a white background with a high tone";
+  generate(*engine, other, &changed);
+  const auto encoded = [](const std::vector<std::string>& stages) { return std::count(stages.begin(), stages.end(), "text"); };
+  EXPECT_GT(encoded(first), 0);
+  EXPECT_EQ(encoded(second), 0);
+  EXPECT_GT(encoded(changed), 0);
+}
+
+TEST_F(Budget, AdaptersSurviveTheTransformerLeavingAndComingBack) {
+  test::LoraMaker maker;
+  maker.targets = dit_lora_targets(require(open_model(demo::folder())).dit_config);
+  maker.size = 0.05f;
+  maker.write(folder_.path() / "a.safetensors", test::LoraStyle::comfy);
+  Request with = request();
+  with.loras = {{folder_.path() / "a.safetensors", 0.7}};
+  const auto free = open(0);
+  const Plan plan = require(free->plan(with));
+  const Outcome want = generate(*free, with), base = generate(*free, request());
+  std::uint64_t weights = 0;
+  for (const StagePlan& stage : plan.stages) weights += stage.weight_bytes;
+  const auto engine = open(plan.peak_bytes - weights / 2);
+  EXPECT_EQ(generate(*engine, with).video, want.video);
+  EXPECT_EQ(generate(*engine, request()).video, base.video);
+  Request other = with;
+  other.prompt = "a green square";
+  generate(*engine, other);
+  EXPECT_EQ(generate(*engine, with).video, want.video);
+}
+
+}  // namespace
+}  // namespace tritium
