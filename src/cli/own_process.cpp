@@ -7,6 +7,7 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -17,9 +18,8 @@ Result<ProcessEnd> run_own_program(const std::vector<std::string>& arguments, co
                                    const CancelToken& cancel) {
   std::vector<std::string> all = {"tritium"};
   all.insert(all.end(), arguments.begin(), arguments.end());
-  std::vector<char*> argv;
-  for (std::string& each : all) argv.push_back(each.data());
-  argv.push_back(nullptr);
+  std::vector<char*> argv(all.size() + 1, nullptr);  // ends with a null pointer
+  std::transform(all.begin(), all.end(), argv.begin(), [](std::string& argument) { return argument.data(); });
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return Error{ErrorCode::failure, "no pipe could be made: " + system_message(errno), "", ""};
   const pid_t child = ::fork();
