@@ -17,17 +17,18 @@ kernels:   base weights
 device:    base weights
 ops:       base weights kernels device
 model:     base weights kernels device ops
+doctor:    base weights kernels device ops
 sampler:   base weights kernels device ops model/geometry
 media:     base weights kernels device ops
-pipeline:  base weights fetch kernels device ops model sampler media
-job:       base weights fetch kernels device ops model sampler media pipeline
-server:    base weights fetch kernels device ops model sampler media pipeline job
-cli:       base weights fetch kernels device ops model sampler media pipeline job server
+pipeline:  base weights fetch kernels device ops doctor model sampler media
+job:       base weights fetch kernels device ops doctor model sampler media pipeline
+server:    base weights fetch kernels device ops doctor model sampler media pipeline job
+cli:       base weights fetch kernels device ops doctor model sampler media pipeline job server
 '
 
 # Libraries with a fixed place: a pattern for the header, a pattern for the files that may include it, the rule in words.
 export libraries='
-^(ggml[a-z-]*|gguf)\.h$          ^src/((device|ops|kernels|model)/|weights/ggml_types\.cpp$)   ggml headers belong to device, ops, kernels, model and weights/ggml_types.cpp
+^(ggml[a-z-]*|gguf)\.h$          ^src/((device|ops|kernels|model|doctor)/|weights/ggml_types\.cpp$)   ggml headers belong to device, ops, kernels, model, doctor and weights/ggml_types.cpp
 ^lib(av|sw)[a-z]+/               ^src/media/                            libav headers belong to media
 ^curl/                           ^src/fetch/                             libcurl headers belong to fetch
 ^(sqlite3[a-z]*)\.h$             ^src/job/[^/]*sqlite[^/]*$             SQLite headers belong to the SQLite store in job

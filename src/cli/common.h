@@ -16,6 +16,7 @@ Runner add_plan(CLI::App& app);
 Runner add_inspect(CLI::App& app);
 Runner add_devices(CLI::App& app);
 Runner add_rpc_server(CLI::App& app);
+Runner add_doctor(CLI::App& app);
 Runner add_convert(CLI::App& app);
 Runner add_fetch(CLI::App& app);
 Runner add_verify(CLI::App& app);

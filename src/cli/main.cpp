@@ -78,6 +78,7 @@ int main(int argc, char** argv) {
                                    {"verify", "Say whether downloaded files are complete and sound", add_verify},
                                    {"convert", "Write a model in another format, pruned or with LoRAs folded in", add_convert},
                                    {"devices", "List the compute devices", add_devices},
+                                   {"doctor", "Check what this machine computes, and how fast", add_doctor},
                                    {"synth", "For developers: a model of any size with random weights", add_synth, /*hidden=*/true},
                                    {"rpc-server", "Lend a device to other processes", add_rpc_server, /*hidden=*/true},
                                    {"worker", "For other programs: compute what is asked over a stream", add_worker, /*hidden=*/true}};

@@ -50,6 +50,8 @@ class Graph {
 
   // From here on until the graph is gone nobody else uses the device.
   Result<void> run(const CancelToken* cancel = nullptr);
+  // The nodes so far; after run() the buffer of each tells which device computed it.
+  [[nodiscard]] ggml_cgraph* nodes() const { return graph_; }
   [[nodiscard]] std::vector<float> read(const ggml_tensor* output) const { return download(output); }
 
  private:

@@ -30,6 +30,7 @@ StageCost text_cost(const TextConfig& c, std::int64_t tokens) {
   StageCost cost;
   cost.flops =
       static_cast<double>(c.layers) * (2.0 * static_cast<double>(tokens) * weights + attention_flops(tokens, c.heads * c.head_dim));
+  cost.attention_flops = static_cast<double>(c.layers) * attention_flops(tokens, c.heads * c.head_dim);
   cost.working_bytes = kFloat * u(tokens) * u(3 * c.hidden + 4 * c.heads * c.head_dim + 3 * c.ffn) + score_bytes(tokens, c.heads);
   return cost;
 }
@@ -45,6 +46,8 @@ StageCost denoise_cost(const DitConfig& c, std::int64_t rows, std::int64_t text_
   cost.flops +=
       static_cast<double>(c.refiner_layers) * (2.0 * static_cast<double>(text_rows) * block + attention_flops(text_rows, c.inner()));
   cost.flops += 2.0 * 2.0 * static_cast<double>(steps) * static_cast<double>(c.layers) * modulation;  // two distinct times a step
+  cost.attention_flops = static_cast<double>(steps) * static_cast<double>(c.layers) * attention_flops(rows, c.inner()) +
+                         static_cast<double>(c.refiner_layers) * attention_flops(text_rows, c.inner());
   const std::uint64_t tables =
       std::min<std::uint64_t>(std::uint64_t{1} << 30, kFloat * 2 * u(steps) * u(c.hidden) * (18 * u(c.layers) + 2));
   cost.working_bytes = kFloat * u(rows) * u(8 * c.hidden + 7 * c.inner()) + kFloat * std::min<std::uint64_t>(u(rows), 4096) * u(3 * c.ffn) +
@@ -64,9 +67,11 @@ StageCost video_decode_cost(const video_vae::VideoVaeConfig& c, int latent_frame
   const double tile =
       static_cast<double>(c.layers) * (2.0 * static_cast<double>(tile_tokens) * per_token + attention_flops(tile_tokens, hidden)) +
       2.0 * static_cast<double>(tile_tokens) * static_cast<double>(hidden) * static_cast<double>(c.patch_features());
+  const double tiles =
+      static_cast<double>(temporal.clips) * static_cast<double>(rows.starts.size()) * static_cast<double>(columns.starts.size());
   StageCost cost;
-  cost.flops =
-      tile * static_cast<double>(temporal.clips) * static_cast<double>(rows.starts.size()) * static_cast<double>(columns.starts.size());
+  cost.flops = tile * tiles;
+  cost.attention_flops = static_cast<double>(c.layers) * attention_flops(tile_tokens, hidden) * tiles;
   cost.working_bytes = kFloat * u(tile_tokens) * u(12 * hidden + 3 * 2 * video_vae::kFeedForwardFactor * hidden + c.patch_features()) +
                        score_bytes(tile_tokens, c.heads) + video_vae::VideoDecoder::frame_bytes(c, latent_height, latent_width);
   return cost;

@@ -9,6 +9,7 @@ namespace tritium {
 struct StageCost {
   double flops = 0;
   std::uint64_t working_bytes = 0;
+  double attention_flops = 0;  // of flops: attention, which runs at a speed of its own
 };
 
 StageCost text_cost(const TextConfig& config, std::int64_t tokens);
