@@ -32,6 +32,7 @@ struct EngineOptions {
   // "DEVICE=GiB", or a number for all; empty: what is free less a reserve. What does not fit is streamed, with the same results.
   std::vector<std::string> memory_budgets;
   std::filesystem::path cache_folder;       // text rows of prompts seen before; empty: they are kept in memory only
+  bool pin = false;                         // weights that the CPU uses are locked in memory (RLIMIT_MEMLOCK)
   std::string partition;                    // "fl2va" or "ref2va"; empty: as the files say
   std::string qkv_order;                    // of the transformer's rows: "interleaved" or "plain"; empty: as the files say
   bool prefer_ref2va = false;               // where a model has both partitions and none is named

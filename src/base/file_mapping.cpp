@@ -1,7 +1,10 @@
 #include "base/file_mapping.h"
 
+#include "base/system.h"
+
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 #include <algorithm>
 #include <cerrno>
@@ -41,6 +44,17 @@ Result<void> FileMapping::populate(std::uint64_t offset, std::uint64_t bytes) co
   if (status == 0 || errno == EINVAL || errno == ENOSYS) return {};  // an older kernel reads when it is needed
   return Error{ErrorCode::model, fmt::format("cannot read '{}' at {}: {}", path_.string(), offset, std::strerror(errno)), "",
                "the disk reports an error, or the file was shortened: check both"};
+}
+
+Result<void> FileMapping::pin(std::uint64_t offset, std::uint64_t bytes) const {
+  if (mlock(data_ + offset, bytes) == 0) return {};
+  const int reason = errno;
+  rlimit limit{};
+  getrlimit(RLIMIT_MEMLOCK, &limit);
+  return Error{ErrorCode::does_not_fit,
+               fmt::format("'{}' cannot be pinned in memory: {}; at most {} may be", path_.string(), std::strerror(reason),
+                           limit.rlim_cur == RLIM_INFINITY ? "any amount" : format_bytes(limit.rlim_cur)),
+               "pin", "raise the limit (ulimit -l), or leave --pin away"};
 }
 
 }  // namespace tritium

@@ -24,6 +24,8 @@ class FileMapping {
   // Reads [offset, offset + bytes) into memory, so that a file that cannot be read is an error here and not a signal later. Thread safe.
   // Error code model names the file.
   Result<void> populate(std::uint64_t offset, std::uint64_t bytes) const;
+  // Keeps [offset, offset + bytes) in memory as long as the mapping lives. Error does_not_fit names the limit (RLIMIT_MEMLOCK).
+  Result<void> pin(std::uint64_t offset, std::uint64_t bytes) const;
 
  private:
   FileMapping(const std::filesystem::path& path, const std::uint8_t* data, std::uint64_t bytes) : path_(path), data_(data), bytes_(bytes) {}

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstdlib>
 #include <cerrno>
 #include <cstring>
 #include <system_error>
@@ -96,6 +97,14 @@ void forget(const std::string& path) {
 void remove_temporary_files() noexcept {
   for (Slot& slot : slots)
     if (slot.ready) ::unlink(slot.path.data());
+}
+
+fs::path cache_folder() {
+  const char* cache = std::getenv("XDG_CACHE_HOME");
+  if (cache != nullptr && fs::path(cache).is_absolute()) return fs::path(cache) / "tritium";
+  const char* home = std::getenv("HOME");
+  if (home != nullptr && fs::path(home).is_absolute()) return fs::path(home) / ".cache" / "tritium";
+  return {};
 }
 
 AtomicFile::AtomicFile(fs::path target, fs::path temporary, int fd)

@@ -15,6 +15,9 @@ namespace tritium {
 // The whole file as bytes. Error: names the path and the system's reason; refuses files above `limit` bytes.
 Result<std::string> read_file(const std::filesystem::path& path, std::uint64_t limit = 256u << 20);
 
+// What may be thrown away and made again: "$XDG_CACHE_HOME/tritium", or the same below ~/.cache; empty if there is neither.
+std::filesystem::path cache_folder();
+
 // A file that is written under a temporary name in the target's own folder and gets its final name in commit().
 // Destroyed without commit, the temporary file is removed, so an unfinished file never carries the final name. What a killed process
 // left behind is removed when the same target is written again.

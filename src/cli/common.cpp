@@ -55,7 +55,10 @@ void add_model_files_options(CLI::App& app, ModelOptions& o) {
 
 void add_model_options(CLI::App& app, ModelOptions& o) {
   add_model_files_options(app, o);
-  app.add_option("--device", o.device, "Compute device, see 'tritium devices'; the CPU when absent")->envname("TRITIUM_DEVICE");
+  app.add_option("--device", o.device,
+                 "Where stages run: a device of 'tritium devices', several (A+B), or by stage (text=A,dit=A*60+B*40,vae=B); the fastest "
+                 "when absent")
+      ->envname("TRITIUM_DEVICE");
   app.add_option("--threads", o.threads, "CPU threads; 0 = all usable processors")->check(between(0, 4096))->envname("TRITIUM_THREADS");
   app.add_option("--compute", o.compute, "Matrices as f32 or bf16; auto = f32 up to 1 GiB per stage")
       ->check(CLI::IsMember({"auto", "f32", "bf16"}))
@@ -63,7 +66,11 @@ void add_model_options(CLI::App& app, ModelOptions& o) {
   app.add_option("--memory-budget", o.memory_budgets,
                  "Memory to use: DEVICE=GiB, may be repeated, or GiB for every device; what is free less a reserve when absent")
       ->take_all()
-      ->expected(1);
+      ->expected(1)
+      ->envname("TRITIUM_MEMORY_BUDGET");
+  app.add_flag("--pin", o.pin, "Lock the weights that the CPU uses in memory (ulimit -l)");
+  app.add_option("--cache-dir", o.cache_dir, "Folder for the encodings of prompts; below ~/.cache when absent, 'none' for no folder")
+      ->envname("TRITIUM_CACHE_DIR");
   app.add_option("--dump-tensors", o.dump_tensors, "Write every named intermediate as safetensors into this folder")->check(not_empty());
 }
 
@@ -83,6 +90,12 @@ Result<std::unique_ptr<Engine>> open_engine(const ModelOptions& o, bool quiet, b
   options.threads = o.threads;
   options.compute = o.compute;
   options.memory_budgets = o.memory_budgets;
+  options.pin = o.pin;
+  if (o.cache_dir.empty()) {
+    if (const fs::path folder = cache_folder(); !folder.empty()) options.cache_folder = folder / "text";
+  } else if (o.cache_dir != "none") {
+    options.cache_folder = fs::path(o.cache_dir) / "text";
+  }
   options.dump_tensors = o.dump_tensors;
   options.dit = o.dit;
   options.text_encoder = o.text_encoder;

@@ -37,6 +37,8 @@ struct ModelOptions {
   std::string model, device, compute = "auto", dump_tensors;
   int threads = 0;
   std::vector<std::string> memory_budgets;
+  std::string cache_dir;
+  bool pin = false;
   std::string dit, text_encoder, video_vae, audio_vae, tokenizer, partition, qkv_order;
 };
 void add_model_options(CLI::App& app, ModelOptions& options);

@@ -1,5 +1,6 @@
 #include "cli/doctor_device.h"
 
+#include "base/files.h"
 #include "base/system.h"
 #include "base/try.h"
 #include "pipeline/parts.h"
@@ -98,7 +99,7 @@ class Examiner {
   void add_disk(MeasuredSpeeds& speeds) {
     std::error_code code;
     const bool large = fs::file_size(models_.weights, code) >= kSmallFile && !code;
-    const auto disk = large ? doctor::disk_speed(models_.weights) : doctor::disk_speed_of_folder(doctor::cache_folder());
+    const auto disk = large ? doctor::disk_speed(models_.weights) : doctor::disk_speed_of_folder(cache_folder());
     if (!disk.ok()) return report_.notes.push_back("the disk was not measured: " + disk.error().text());
     speeds.disk = disk->bytes_per_second;
     speeds.disk_how = disk->how;

@@ -141,6 +141,7 @@ class ParamLoader::Reader {
       const std::uint64_t first = stored.offset + static_cast<std::uint64_t>(slice) * step;
       const std::uint64_t bytes = std::min(step, stored.offset + stored.bytes - first);
       TRITIUM_TRY(item_.mapped->populate(first, bytes));
+      if (loader_.policy_.pin) TRITIUM_TRY(item_.mapped->pin(first, bytes));
       if (!finite_bytes(*item_.source.sources.front(), {item_.mapped->data() + first, bytes})) return not_finite();
       return {};
     });

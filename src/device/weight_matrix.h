@@ -22,8 +22,9 @@ enum class MatrixForm {
 struct MatrixPolicy {
   MatrixPrecision precision = MatrixPrecision::f32;
   MatrixForm form = MatrixForm::packed;
+  bool pin = false;  // what stays in the file's own memory is locked there
   MatrixPolicy() = default;
-  MatrixPolicy(MatrixPrecision p, MatrixForm f = MatrixForm::packed) : precision(p), form(f) {}  // NOLINT(*-explicit-*)
+  MatrixPolicy(MatrixPrecision p, MatrixForm f = MatrixForm::packed, bool pinned = false) : precision(p), form(f), pin(pinned) {}  // NOLINT(*-explicit-*)
 };
 
 struct WeightMatrix {

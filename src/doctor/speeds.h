@@ -39,8 +39,7 @@ Result<DiskSpeed> disk_speed(const std::filesystem::path& file);
 // Of a file that is written to the folder for it, and removed.
 Result<DiskSpeed> disk_speed_of_folder(const std::filesystem::path& folder);
 
-// "$XDG_CACHE_HOME/tritium", or the same below ~/.cache; empty if there is neither.
-std::filesystem::path cache_folder();
+// "speeds.json" in the user's cache folder; empty if there is none.
 std::filesystem::path speeds_file();
 // Replaces what the file has for the same devices.
 Result<void> store_speeds(const std::vector<MeasuredSpeeds>& speeds);

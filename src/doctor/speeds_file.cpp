@@ -96,14 +96,6 @@ bool same_device(const MeasuredSpeeds& a, const std::string& device, const std::
 
 }  // namespace
 
-fs::path cache_folder() {
-  const char* cache = std::getenv("XDG_CACHE_HOME");
-  if (cache != nullptr && fs::path(cache).is_absolute()) return fs::path(cache) / "tritium";
-  const char* home = std::getenv("HOME");
-  if (home != nullptr && fs::path(home).is_absolute()) return fs::path(home) / ".cache" / "tritium";
-  return {};
-}
-
 fs::path speeds_file() {
   const fs::path folder = cache_folder();
   return folder.empty() ? folder : folder / "speeds.json";

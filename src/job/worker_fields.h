@@ -26,6 +26,7 @@ void list(auto&& field, Of<EngineOptions> auto& o) {
   field("tokenizer", o.tokenizer);
   field("memory_budgets", o.memory_budgets);
   field("cache_folder", o.cache_folder);
+  field("pin", o.pin);
   field("partition", o.partition);
   field("qkv_order", o.qkv_order);
   field("prefer_ref2va", o.prefer_ref2va);

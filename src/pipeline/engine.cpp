@@ -25,7 +25,7 @@ class LocalEngine final : public Engine {
         tokenizer_(std::move(tokenizer)),
         machine_(std::move(machine)),
         devices_(options.threads, observer),
-        parts_(model_, devices_, options.compute),
+        parts_(model_, devices_, options.compute, options.pin),
         planner_(model_, tokenizer_, machine_, devices_, parts_),
         observed_(static_cast<bool>(observer)),
         texts_(observed_ ? std::filesystem::path() : options.cache_folder) {

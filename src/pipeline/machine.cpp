@@ -2,6 +2,7 @@
 
 #include "base/system.h"
 #include "base/try.h"
+#include "doctor/speeds.h"
 #include "pipeline/memory_table.h"
 
 #include <fmt/format.h>
@@ -43,6 +44,14 @@ std::vector<std::string> automatic_devices() {
   return out;
 }
 
+// What 'tritium doctor' measured on this machine; what it could not stays assumed.
+void use_speeds(const MeasuredSpeeds& measured, MachineDevice& device, Machine& machine) {
+  if (measured.bf16 > 0) device.flops = measured.bf16;
+  device.attention = measured.attention;
+  if (const double copies = device.host ? measured.host_copy : measured.upload; copies > 0) device.host_bandwidth = copies;
+  if (measured.disk > 0) machine.disk_bandwidth = measured.disk;
+}
+
 Result<void> check_budgets(const MemoryBudgets& budgets, const Machine& machine) {
   for (const auto& [name, bytes] : budgets.devices) {
     const auto named = [&n = name](const MachineDevice& d) { return same_name(d.name, n); };
@@ -76,8 +85,10 @@ Result<Machine> describe_machine(const MachineOptions& options, DeviceSet& devic
     if (host && asked) host_asked = asked;
     const std::uint64_t free = info.memory_free > 0 ? info.memory_free + (facts.now ? parts.loaded_bytes(name) : 0) : kUnknownMemory;
     const int threads = options.threads > 0 ? options.threads : usable_cpus();
-    out.devices.push_back({name, host ? 0 : memory_budget(free, asked), host, host ? threads * kAssumedCoreFlops : kAssumedDeviceFlops,
-                           kAssumedHostBandwidth});
+    MachineDevice device{name, host ? 0 : memory_budget(free, asked), host, host ? threads * kAssumedCoreFlops : kAssumedDeviceFlops,
+                         kAssumedHostBandwidth, 0};
+    if (const auto measured = stored_speeds(info)) use_speeds(*measured, device, out);
+    out.devices.push_back(std::move(device));
   }
   out.host_budget = memory_budget(free_host_memory(), host_asked);
   TRITIUM_TRY(check_budgets(options.budgets, out));

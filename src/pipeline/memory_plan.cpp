@@ -202,7 +202,9 @@ void Planner::time(const StageNeed& need, Candidate& c) const {
     const MachineDevice& device = machine_.devices[c.devices[i]];
     const DeviceShare& share = c.stage.shares[i];
     const double portion = need.part->units.empty() ? 1.0 : static_cast<double>(share.blocks) / static_cast<double>(need.part->units.size());
-    const double compute = need.flops / need.passes * portion / device.flops;
+    const double attention = device.attention > 0 ? device.attention : device.flops;
+    const double once = (need.flops - need.attention_flops) / device.flops + need.attention_flops / attention;
+    const double compute = once / need.passes * portion;
     const auto streamed = static_cast<double>(share.streamed_bytes);
     const double read = streamed * file_per_byte / machine_.disk_bandwidth;
     const double transfer = cached ? std::min(read, streamed / device.host_bandwidth) : read;

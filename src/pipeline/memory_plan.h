@@ -28,8 +28,9 @@ struct MachineDevice {
   std::string name;
   std::uint64_t budget = 0;   // bytes the request may take; of a host device that of the host counts
   bool host = false;          // computes in host memory
-  double flops = 0;           // per second, at the model's matrix sizes
+  double flops = 0;           // of products per second, at the model's matrix sizes
   double host_bandwidth = 0;  // bytes per second from host memory
+  double attention = 0;       // operations of attention per second; 0: as fast as products
 };
 
 // Where a stage has to run: indices of devices, and how its blocks are divided (empty: in proportion to the room they have).

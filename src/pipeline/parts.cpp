@@ -209,7 +209,7 @@ Result<void> Parts::load_dit(const PartPlace& place, const CancelToken* cancel, 
   if (shares.size() == 1) shares.front().blocks = model_.dit_config.layers;
   const MatrixForm form = form_for(*shares.front().device);
   TRITIUM_TRY_ASSIGN(const PlanInputs::Weights weights, this->weights(Part::dit, form));
-  TRITIUM_TRY_ASSIGN(dit_, Dit::load(shares, model_.dit, model_.dit_config, {weights.precision, form}, cancel, progress));
+  TRITIUM_TRY_ASSIGN(dit_, Dit::load(shares, model_.dit, model_.dit_config, {weights.precision, form, pin_}, cancel, progress));
   return {};
 }
 
@@ -219,7 +219,7 @@ Result<void> Parts::load_one(Part part, const PartPlace& place, const CancelToke
   const PartPlace::Share& share = place.shares.front();
   TRITIUM_TRY_ASSIGN(Device * device, devices_.get(share.device));
   TRITIUM_TRY_ASSIGN(const PlanInputs::Weights weights, this->weights(part, form_for(*device)));
-  const MatrixPolicy policy{weights.precision, form_for(*device)};
+  const MatrixPolicy policy{weights.precision, form_for(*device), pin_};
   switch (part) {
     case Part::text:
       return keep(text_, TextModel::load(*device, m.text, m.text_config, policy, cancel, progress, {share.budget}));

@@ -51,8 +51,8 @@ std::map<Part, PartPlace> part_places(const Plan& plan, std::span<const Part> pa
 class Parts {
  public:
   // Model and devices outlive it.
-  Parts(const ModelInfo& model, DeviceSet& devices, std::string compute)
-      : model_(model), devices_(devices), compute_(std::move(compute)) {}
+  Parts(const ModelInfo& model, DeviceSet& devices, std::string compute, bool pin)
+      : model_(model), devices_(devices), compute_(std::move(compute)), pin_(pin) {}
 
   Result<PlanInputs::Weights> weights(Part part, MatrixForm form) const;  // as part_weights(), remembered
 
@@ -85,6 +85,7 @@ class Parts {
   const ModelInfo& model_;
   DeviceSet& devices_;
   std::string compute_;
+  bool pin_;
   mutable std::mutex mutex_;  // of what is known and of the places
   mutable std::map<std::pair<Part, MatrixForm>, PlanInputs::Weights> known_;
   std::map<Part, PartPlace> places_;  // of what is loaded
