@@ -1,6 +1,7 @@
 // What streaming costs: passes over int8 layers larger than the budget, against computing alone and reading alone.
 //
-//   bench_streaming FILE [GIGABYTES [ROWS]]   FILE is written with random int8 layers if it does not exist; ROWS of activations
+//   bench_streaming FILE [GIGABYTES [ROWS [LAYERS]]]   FILE is written with random int8 layers if it does not exist; ROWS of activations go
+//                                                      through LAYERS of the four of a unit: fewer, and reading takes longer than computing
 #include "base/system.h"
 #include "device/params.h"
 #include "device/residency/block_store.h"
@@ -94,10 +95,12 @@ BlockUnits units_of(Device& device, const std::shared_ptr<const WeightPart>& par
   return out;
 }
 
+int layers_computed = kPerUnit;
+
 void compute(Device& device, const Unit& unit, const std::vector<float>& x) {
   Graph graph(device, "benchmark");
   ggml_tensor* y = graph.input("x", x, {kWidth, static_cast<std::int64_t>(x.size()) / kWidth});
-  for (const WeightMatrix& weight : unit.layers) y = ops::linear(graph, {weight, nullptr, nullptr, nullptr}, y);
+  for (int i = 0; i < layers_computed; ++i) y = ops::linear(graph, {unit.layers[static_cast<std::size_t>(i)], nullptr, nullptr, nullptr}, y);
   graph.output("y", y);
   if (const auto done = graph.run(); !done.ok()) {
     fmt::print(stderr, "{}\n", done.error().text());
@@ -125,12 +128,13 @@ double seconds_of_pass(Device& device, BlockStore& store, int count, const std::
 
 int main(int argc, char** argv) {
   if (argc < 2) {
-    fmt::print(stderr, "usage: {} FILE [GIGABYTES [ROWS]]\n", argv[0]);
+    fmt::print(stderr, "usage: {} FILE [GIGABYTES [ROWS [LAYERS]]]\n", argv[0]);
     return 2;
   }
   const std::string path = argv[1];
   const double gigabytes = argc > 2 ? std::atof(argv[2]) : 0.6;
   const std::int64_t rows = argc > 3 ? std::atoi(argv[3]) : 64;
+  if (argc > 4) layers_computed = std::clamp(std::atoi(argv[4]), 1, static_cast<int>(kPerUnit));
   if (!std::filesystem::exists(path)) write_file(path, static_cast<int>(gigabytes * 1e9 / (kPerUnit * kWidth * kWidth) + 1));
   const auto part = take(WeightPart::open(path));
   int count = 0;
