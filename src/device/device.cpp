@@ -14,12 +14,15 @@
 #include <list>
 #include <mutex>
 #include <optional>
+#include <string_view>
 
 namespace tritium {
 namespace {
 
 // Upper bound of the nodes of one graph; sizes the scheduler's tables.
 constexpr std::size_t kMaxGraphNodes = 16384;
+
+constexpr std::string_view kSoftwareVulkan = "llvmpipe";  // begins the description of Mesa's software device
 
 std::string kind_name(enum ggml_backend_dev_type type) {
   switch (type) {
@@ -184,6 +187,7 @@ Result<std::unique_ptr<Device>> Device::open(const std::string& name, int thread
     device->scheduler_ = ggml_backend_sched_new(device->backends_.data(), nullptr, static_cast<int>(device->backends_.size()),
                                                 kMaxGraphNodes, /*parallel=*/false, /*op_offload=*/false);
     if (device->scheduler_ == nullptr) return device_error("the scheduler could not be created");
+    if (device->info_.description.starts_with(kSoftwareVulkan)) device->compute_node_by_node();
     return {};
   }));
   device->set_threads_ = backends::function<ggml_backend_set_n_threads_t>(cpu, "ggml_backend_set_n_threads");
@@ -245,6 +249,18 @@ Result<void> Device::allocate(ggml_cgraph* graph, const std::string& scope, std:
   });
 }
 
+// Mesa's software driver, at least up to 22.3, corrupts memory when a shader is created while another one runs, which ggml does at the
+// first use of each. Waiting after every node costs such a device nothing.
+void Device::compute_node_by_node() {
+  ggml_backend_sched_set_eval_callback(
+      scheduler_,
+      [](ggml_tensor*, bool ask, void* device) {
+        const CancelToken* cancel = static_cast<const Device*>(device)->cancel_;
+        return ask || cancel == nullptr || !cancel->cancelled();
+      },
+      this);
+}
+
 Result<void> Device::run(ggml_cgraph* graph, double custom_operations, const CancelToken* cancel) {
   if (cancel != nullptr) TRITIUM_TRY(cancel->check("computation"));
   if (dry_) return {};
@@ -256,7 +272,9 @@ Result<void> Device::run(ggml_cgraph* graph, double custom_operations, const Can
     const double useful = is_cpu_ ? (operations(graph) + custom_operations) / kOperationsPerThread : threads_;
     set_threads_(backends_.back(), static_cast<int>(std::clamp(useful, 1.0, static_cast<double>(threads_))));
   }
+  cancel_ = cancel;
   const Result<void> done = compute(graph);
+  cancel_ = nullptr;
   if (cancel != nullptr) TRITIUM_TRY(cancel->check("computation"));
   return done;
 }

@@ -88,6 +88,7 @@ class Device {
   Device() = default;
   Result<void> place(ggml_cgraph* graph, const std::string& scope, std::span<ggml_tensor* const> inputs);
   Result<void> compute(ggml_cgraph* graph);
+  void compute_node_by_node();
 
   DeviceInfo info_;
   bool is_cpu_ = true;
@@ -99,6 +100,7 @@ class Device {
   void (*set_threads_)(ggml_backend_t, int) = nullptr;
   void (*set_abort_callback_)(ggml_backend_t, ggml_abort_callback, void*) = nullptr;
   TensorObserver observer_;
+  const CancelToken* cancel_ = nullptr;                                    // of the running graph
   std::string scope_;                                                      // of the allocated graph
   std::map<std::pair<std::string, std::string>, std::int64_t> fallbacks_;  // scope and operation
   std::unique_ptr<rpc::Watch> watch_;                                      // of a remote device
