@@ -206,6 +206,8 @@ std::uint64_t Device::working_bytes() const {
   return sum;
 }
 
+bool Device::supports(const ggml_tensor* node) const { return ggml_backend_dev_supports_op(ggml_backend_get_device(backend()), node); }
+
 std::vector<UnsupportedOp> Device::fallbacks() const {
   std::vector<UnsupportedOp> out;
   for (const auto& [key, count] : fallbacks_) out.push_back({key.first, key.second, count});
@@ -214,13 +216,12 @@ std::vector<UnsupportedOp> Device::fallbacks() const {
 
 // Left to itself the scheduler keeps inputs, and what depends on inputs alone, on the CPU.
 Result<void> Device::place(ggml_cgraph* graph, const std::string& scope, std::span<ggml_tensor* const> inputs) {
-  ggml_backend_dev_t hardware = ggml_backend_get_device(backend());
   if (!dry_)
     for (ggml_tensor* input : inputs) ggml_backend_sched_set_tensor_backend(scheduler_, input, backend());
   for (int i = 0; i < ggml_graph_n_nodes(graph); ++i) {
     ggml_tensor* node = ggml_graph_node(graph, i);
     if (is_view(node)) continue;
-    const bool supported = ggml_backend_dev_supports_op(hardware, node);
+    const bool supported = supports(node);
     if (!supported) {
       ++fallbacks_[{without_numbers(scope), describe_operation(node)}];
       if (has_memory(node))

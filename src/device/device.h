@@ -66,6 +66,9 @@ class Device {
   [[nodiscard]] bool fast_kernels() const { return fast_kernels_; }
   void set_fast_kernels(bool on) { fast_kernels_ = on && is_cpu_; }
 
+  // Whether the device computes this node itself: where an operation can be written in more than one way.
+  [[nodiscard]] bool supports(const ggml_tensor* node) const;
+
   // A dry device computes nothing: pools take no memory, uploads are dropped, and whatever is read is zero. Graphs are built and placed,
   // so that fallbacks() is known without weights. To be set before anything is loaded; weights then have MatrixForm::blocks.
   [[nodiscard]] bool dry() const { return dry_; }

@@ -66,8 +66,12 @@ ggml_tensor* product(Graph& graph, const WeightMatrix& weight, ggml_tensor* x, g
     ggml_tensor* source = w->type == GGML_TYPE_F32 ? x : ggml_cast(context, x, GGML_TYPE_BF16);
     if (ggml_tensor* y = fast_product(graph, w, source, bias)) return y;
   }
-  ggml_tensor* y = ggml_mul_mat(context, w, x);
+  // As rows: not every device repeats a matrix over two further dimensions.
+  ggml_tensor* rows = x;
+  if (x->ne[3] > 1) rows = ggml_reshape_2d(context, ggml_is_contiguous(x) ? x : ggml_cont(context, x), x->ne[0], ggml_nrows(x));
+  ggml_tensor* y = ggml_mul_mat(context, w, rows);
   ggml_prec_set_acc(y, GGML_PREC_F32);
+  if (x->ne[3] > 1) y = ggml_reshape_4d(context, y, w->ne[1], x->ne[1], x->ne[2], x->ne[3]);
   return bias != nullptr ? ggml_add(context, y, bias) : y;
 }
 
