@@ -2,7 +2,6 @@
 // loopback.
 #include "e2e/demo_stages.h"
 #include "pipeline/fallbacks.h"
-#include "sampler/schedule.h"
 #include "support/golden.h"
 #include "support/process.h"
 #include "unit/temp_folder.h"
@@ -20,6 +19,8 @@ namespace {
 
 constexpr double kTolerance = 1e-5;         // relative L2 of float32 results that differ in the order of their sums
 constexpr double kDecoderTolerance = 1e-4;  // through many layers with sines
+
+constexpr const char* kNoVulkan = "NO VULKAN DEVICE: install libggml0-backend-vulkan and mesa-vulkan-drivers to test one";
 
 // Asked for before ggml looks.
 const bool kShowSoftwareVulkan = setenv("GGML_VK_VISIBLE_DEVICES", "0", 0) == 0;
@@ -106,7 +107,7 @@ void expect_like_cpu(const std::string& device) {
 
 TEST(Devices, SoftwareVulkanComputesEveryStageLikeTheCpu) {
   ASSERT_TRUE(kShowSoftwareVulkan);
-  if (!installed("Vulkan0")) GTEST_SKIP() << "NO VULKAN DEVICE: install libggml0-backend-vulkan and mesa-vulkan-drivers to test one";
+  if (!installed("Vulkan0")) GTEST_SKIP() << kNoVulkan;
   expect_like_cpu("Vulkan0");
 }
 
@@ -118,15 +119,16 @@ TEST(Devices, RpcOnLoopbackComputesEveryStageLikeTheCpu) {
 
 // Encoders too, and without weights.
 TEST(Devices, NoOperationOfAnyPartFallsBackToTheCpuOnVulkan) {
-  if (!installed("Vulkan0")) GTEST_SKIP() << "NO VULKAN DEVICE: install libggml0-backend-vulkan and mesa-vulkan-drivers to test one";
+  if (!installed("Vulkan0")) GTEST_SKIP() << kNoVulkan;
   const ModelInfo model = demo::require(open_model(demo::folder()));
-  for (const Part part :
-       {Part::text, Part::dit, Part::video_decoder, Part::audio_decoder, Part::vision, Part::video_encoder, Part::audio_encoder})
-    for (const UnsupportedOp& op : demo::require(part_fallbacks(model, part, "Vulkan0", "auto")))
-      ADD_FAILURE() << op.scope << ": " << op.operation << ", " << op.count << " times";
+  for (const char* compute : {"f32", "bf16"})
+    for (const Part part :
+         {Part::text, Part::dit, Part::video_decoder, Part::audio_decoder, Part::vision, Part::video_encoder, Part::audio_encoder})
+      for (const UnsupportedOp& op : demo::require(part_fallbacks(model, part, "Vulkan0", compute)))
+        ADD_FAILURE() << compute << " " << op.scope << ": " << op.operation << ", " << op.count << " times";
 }
 
-// The text encoder on one, the transformer on another, and two of the same kind side by side, each with a thread of its own.
+// Two of the same hardware, each used by a thread of its own.
 TEST(Devices, SeveralDevicesWorkAtTheSameTime) {
   demo::Stages one(""), two("");
   Results first, second;
