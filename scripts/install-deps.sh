@@ -40,7 +40,8 @@ debian() {
 codename=$(debian)
 
 if [ -z "${TRITIUM_GGML_SOURCE:-}" ]; then
-  packages+=(libggml-dev libdnnl-dev)
+  # With them a software graphics device and devices of other processes, which the tests use.
+  packages+=(libggml-dev libggml0-backend-vulkan libggml0-backend-rpc mesa-vulkan-drivers libdnnl-dev)
 elif [ "$codename" != bookworm ]; then
   packages+=(libdnnl-dev)
 fi

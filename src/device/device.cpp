@@ -15,12 +15,15 @@
 #include <mutex>
 #include <new>
 #include <optional>
+#include <string_view>
 
 namespace tritium {
 namespace {
 
 // Upper bound of the nodes of one graph; sizes the scheduler's tables.
 constexpr std::size_t kMaxGraphNodes = 16384;
+
+constexpr std::string_view kSoftwareVulkan = "llvmpipe";  // begins the description of Mesa's software device
 
 std::string kind_name(enum ggml_backend_dev_type type) {
   switch (type) {
@@ -199,6 +202,7 @@ Result<std::unique_ptr<Device>> Device::open(const std::string& name, int thread
     }
     device->scheduler_ = device->make_scheduler();
     if (device->scheduler_ == nullptr) return device_error("the scheduler could not be created");
+    if (device->info_.description.starts_with(kSoftwareVulkan)) device->compute_node_by_node();
     return {};
   }));
   device->set_threads_ = backends::function<ggml_backend_set_n_threads_t>(cpu, "ggml_backend_set_n_threads");
@@ -229,6 +233,8 @@ std::uint64_t Device::working_bytes() const {
   return sum;
 }
 
+bool Device::supports(const ggml_tensor* node) const { return ggml_backend_dev_supports_op(ggml_backend_get_device(backend()), node); }
+
 std::vector<UnsupportedOp> Device::fallbacks() const {
   std::vector<UnsupportedOp> out;
   for (const auto& [key, count] : fallbacks_) out.push_back({key.first, key.second, count});
@@ -237,13 +243,12 @@ std::vector<UnsupportedOp> Device::fallbacks() const {
 
 // Left to itself the scheduler keeps inputs, and what depends on inputs alone, on the CPU.
 Result<void> Device::place(ggml_cgraph* graph, const std::string& scope, std::span<ggml_tensor* const> inputs) {
-  ggml_backend_dev_t hardware = ggml_backend_get_device(backend());
   if (!dry_)
     for (ggml_tensor* input : inputs) ggml_backend_sched_set_tensor_backend(scheduler_, input, backend());
   for (int i = 0; i < ggml_graph_n_nodes(graph); ++i) {
     ggml_tensor* node = ggml_graph_node(graph, i);
     if (is_view(node)) continue;
-    const bool supported = ggml_backend_dev_supports_op(hardware, node);
+    const bool supported = supports(node);
     if (!supported) {
       ++fallbacks_[{without_numbers(scope), describe_operation(node)}];
       if (has_memory(node))
@@ -272,6 +277,18 @@ Result<void> Device::allocate(ggml_cgraph* graph, const std::string& scope, std:
   });
 }
 
+// Mesa's software driver, at least up to 22.3, corrupts memory when a shader is created while another one runs, which ggml does at the
+// first use of each. Waiting after every node costs such a device nothing.
+void Device::compute_node_by_node() {
+  ggml_backend_sched_set_eval_callback(
+      scheduler_,
+      [](ggml_tensor*, bool ask, void* device) {
+        const CancelToken* cancel = static_cast<const Device*>(device)->cancel_;
+        return ask || cancel == nullptr || !cancel->cancelled();
+      },
+      this);
+}
+
 Result<void> Device::run(ggml_cgraph* graph, double custom_operations, const CancelToken* cancel) {
   if (cancel != nullptr) TRITIUM_TRY(cancel->check("computation"));
   if (dry_) return {};
@@ -283,7 +300,9 @@ Result<void> Device::run(ggml_cgraph* graph, double custom_operations, const Can
     const double useful = is_cpu_ ? (operations(graph) + custom_operations) / kOperationsPerThread : threads_;
     set_threads_(backends_.back(), static_cast<int>(std::clamp(useful, 1.0, static_cast<double>(threads_))));
   }
+  cancel_ = cancel;
   const Result<void> done = compute(graph);
+  cancel_ = nullptr;
   if (cancel != nullptr) TRITIUM_TRY(cancel->check("computation"));
   return done;
 }

@@ -75,6 +75,9 @@ class Device {
   [[nodiscard]] bool fast_kernels() const { return fast_kernels_; }
   void set_fast_kernels(bool on) { fast_kernels_ = on && is_cpu_; }
 
+  // Whether the device computes this node itself: where an operation can be written in more than one way.
+  [[nodiscard]] bool supports(const ggml_tensor* node) const;
+
   // A dry device computes nothing: pools take no memory, uploads are dropped, and whatever is read is zero. Graphs are built and placed,
   // so that fallbacks() is known without weights. To be set before anything is loaded; weights then have MatrixForm::blocks.
   [[nodiscard]] bool dry() const { return dry_; }
@@ -104,6 +107,7 @@ class Device {
   [[nodiscard]] ggml_backend_sched_t make_scheduler();
   Result<void> place(ggml_cgraph* graph, const std::string& scope, std::span<ggml_tensor* const> inputs);
   Result<void> compute(ggml_cgraph* graph);
+  void compute_node_by_node();
 
   DeviceInfo info_;
   mutable std::recursive_mutex mutex_;
@@ -117,6 +121,7 @@ class Device {
   void (*set_threads_)(ggml_backend_t, int) = nullptr;
   void (*set_abort_callback_)(ggml_backend_t, ggml_abort_callback, void*) = nullptr;
   TensorObserver observer_;
+  const CancelToken* cancel_ = nullptr;                                    // of the running graph
   std::string scope_;                                                      // of the allocated graph
   std::map<std::pair<std::string, std::string>, std::int64_t> fallbacks_;  // scope and operation
   std::unique_ptr<rpc::Watch> watch_;                                      // of a remote device

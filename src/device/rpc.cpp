@@ -5,6 +5,7 @@
 #include "device/backends.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -83,6 +84,8 @@ Result<void> expect_answer(const Endpoint& endpoint) {
   return {};
 }
 
+bool same(const sockaddr_in& a, const sockaddr_in& b) { return a.sin_port == b.sin_port && a.sin_addr.s_addr == b.sin_addr.s_addr; }
+
 // The sockets of this process that are connected to the server.
 std::vector<int> sockets_to(const sockaddr_in& server) {
   std::vector<int> out;
@@ -108,8 +111,12 @@ void keep_alive(int fd) {
   setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &kUnansweredMilliseconds, sizeof kUnansweredMilliseconds);
 }
 
+// Programs started from here must not hold the connection open.
+void close_on_exec(int fd) { fcntl(fd, F_SETFD, FD_CLOEXEC); }
+
 struct Watched {
   std::string name;
+  sockaddr_in server{};
   std::vector<int> sockets;
 };
 
@@ -122,6 +129,12 @@ struct Watches {
 Watches& watches() {
   static Watches all;
   return all;
+}
+
+// Whether this process has a connection to the server, which all its devices share.
+bool in_use(const sockaddr_in& server) {
+  const std::lock_guard lock(watches().mutex);
+  return std::any_of(watches().open.begin(), watches().open.end(), [&](const auto& each) { return same(each.second.server, server); });
 }
 
 }  // namespace
@@ -167,7 +180,7 @@ Result<ggml_backend_dev_t> connect(const Endpoint& endpoint) {
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
   TRITIUM_TRY_ASSIGN(const sockaddr_in address, look_up(endpoint));
-  if (sockets_to(address).empty()) TRITIUM_TRY(expect_answer(endpoint));
+  if (!in_use(address)) TRITIUM_TRY(expect_answer(endpoint));
   // By number, so that two names of one server share a connection.
   char number[INET_ADDRSTRLEN] = {};
   inet_ntop(AF_INET, &address.sin_addr, number, sizeof number);
@@ -178,9 +191,13 @@ Result<ggml_backend_dev_t> connect(const Endpoint& endpoint) {
 }
 
 Watch::Watch(const Endpoint& endpoint) {
-  const auto address = look_up(endpoint);
-  Watched watched{endpoint.name(), address.ok() ? sockets_to(*address) : std::vector<int>{}};
-  for (const int fd : watched.sockets) keep_alive(fd);
+  Watched watched{endpoint.name(), {}, {}};
+  if (const auto address = look_up(endpoint); address.ok()) watched.server = *address;
+  watched.sockets = sockets_to(watched.server);
+  for (const int fd : watched.sockets) {
+    keep_alive(fd);
+    close_on_exec(fd);
+  }
   const std::lock_guard lock(watches().mutex);
   id_ = watches().next++;
   watches().open.emplace(id_, std::move(watched));

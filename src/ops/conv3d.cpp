@@ -74,8 +74,11 @@ ggml_tensor* rows_of_conv3d(Graph& graph, const Conv3d& layer, ggml_tensor* pict
   for (std::int64_t tap = 0; tap < time_taps; ++tap) {
     ggml_tensor* part = slices(graph, columns, 3, start + tap, shape.output_frames(), shape.time_stride);
     if (!ggml_is_contiguous(part)) part = ggml_cont(context, part);
-    ggml_tensor* product = ggml_mul_mat(context, frame_weight(graph, layer, cpu::kConv3dSize - time_taps + tap), part);
+    // As rows: not every device repeats a matrix over two further dimensions.
+    ggml_tensor* product = ggml_mul_mat(context, frame_weight(graph, layer, cpu::kConv3dSize - time_taps + tap),
+                                        ggml_reshape_2d(context, part, part->ne[0], ggml_nrows(part)));
     ggml_prec_set_acc(product, GGML_PREC_F32);
+    product = ggml_reshape_4d(context, product, layer.out(), part->ne[1], part->ne[2], part->ne[3]);
     sum = sum == nullptr ? product : ggml_add(context, sum, product);
   }
   return sum;

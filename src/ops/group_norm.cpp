@@ -1,6 +1,7 @@
 #include "ops/group_norm.h"
 
 #include "kernels/cpu/group_norm.h"
+#include "ops/norm.h"
 
 #include <algorithm>
 
@@ -47,7 +48,7 @@ ggml_tensor* group_norm(Graph& graph, ggml_tensor* x, ggml_tensor* weight, ggml_
   if (!ggml_is_contiguous(x)) x = ggml_cont(context, x);
   ggml_tensor* by_position = ggml_reshape_4d(context, x, per_group, groups, positions, frames);
   ggml_tensor* by_group = ggml_cont(context, ggml_permute(context, by_position, 0, 2, 1, 3));  // [per_group, positions, groups, frames]
-  ggml_tensor* normed = ggml_norm(context, ggml_reshape_3d(context, by_group, per_group * positions, groups, frames), eps);
+  ggml_tensor* normed = standardized(graph, ggml_reshape_3d(context, by_group, per_group * positions, groups, frames), eps);
   normed = ggml_permute(context, ggml_reshape_4d(context, normed, per_group, positions, groups, frames), 0, 2, 1, 3);
   normed = ggml_cont_4d(context, normed, x->ne[0], x->ne[1], x->ne[2], x->ne[3]);
   return ggml_add(context, ggml_mul(context, normed, weight), bias);

@@ -60,14 +60,19 @@ ggml_tensor* product(Graph& graph, const WeightMatrix& weight, ggml_tensor* x, g
   ggml_context* context = graph.context();
   ggml_tensor* w = weight.values;
   const bool known_type = w->type == GGML_TYPE_F32 || w->type == GGML_TYPE_BF16;
-  if ((weight.packed || graph.device().fast_kernels()) && !ggml_is_contiguous(x)) x = ggml_cont(context, x);
+  // The kernels need it, and the Vulkan backend brings rows that are apart together as float16.
+  if (!ggml_is_contiguous(x)) x = ggml_cont(context, x);
   if (weight.packed) return packed_product(graph, weight, x, bias);
   if (graph.device().fast_kernels() && known_type) {
     ggml_tensor* source = w->type == GGML_TYPE_F32 ? x : ggml_cast(context, x, GGML_TYPE_BF16);
     if (ggml_tensor* y = fast_product(graph, w, source, bias)) return y;
   }
-  ggml_tensor* y = ggml_mul_mat(context, w, x);
+  // As rows: not every device repeats a matrix over two further dimensions.
+  ggml_tensor* rows = x;
+  if (x->ne[3] > 1) rows = ggml_reshape_2d(context, x, x->ne[0], ggml_nrows(x));
+  ggml_tensor* y = ggml_mul_mat(context, w, rows);
   ggml_prec_set_acc(y, GGML_PREC_F32);
+  if (x->ne[3] > 1) y = ggml_reshape_4d(context, y, w->ne[1], x->ne[1], x->ne[2], x->ne[3]);
   return bias != nullptr ? ggml_add(context, y, bias) : y;
 }
 
@@ -92,6 +97,8 @@ ggml_tensor* linear(Graph& graph, const Linear& layer, ggml_tensor* x) {
 ggml_tensor* matmul(Graph& graph, ggml_tensor* a, ggml_tensor* b) {
   if (graph.device().fast_kernels() && ggml_is_contiguous(a) && ggml_is_contiguous(b) && a->ne[2] * a->ne[3] == 1)
     if (ggml_tensor* y = fast_product(graph, a, b, nullptr)) return y;
+  for (ggml_tensor** factor : {&a, &b})
+    if (!ggml_is_contiguous(*factor)) *factor = ggml_cont(graph.context(), *factor);
   ggml_tensor* y = ggml_mul_mat(graph.context(), a, b);
   ggml_prec_set_acc(y, GGML_PREC_F32);
   return y;

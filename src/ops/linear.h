@@ -15,8 +15,8 @@ struct Linear {
 };
 
 // y[out, rows] = W · x + b (+ B · A · x). x may have further dimensions; they count as rows. bfloat16 weights, and packed ones that are to
-// be multiplied so, take the input rounded to bfloat16; products accumulate in float32. Adapters see the unchanged input in float32
-// (spec/weights.md §6).
+// be multiplied so, take the input rounded to bfloat16; products accumulate in float32. Devices other than the CPU may keep more
+// of the input. Adapters see the unchanged input in float32 (spec/weights.md §6).
 ggml_tensor* linear(Graph& graph, const Linear& layer, ggml_tensor* x);
 
 // y[n, m] = sum over k of a[k, n]·b[k, m], both float32 and contiguous matrices; the activation-by-activation product of

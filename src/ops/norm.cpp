@@ -18,8 +18,15 @@ ggml_tensor* rms_norm(Graph& graph, ggml_tensor* x, ggml_tensor* weight, float e
   return weight != nullptr ? ggml_mul(graph.context(), y, weight) : y;
 }
 
+ggml_tensor* standardized(Graph& graph, ggml_tensor* x, float eps) {
+  if (graph.device().is_cpu()) return ggml_norm(graph.context(), x, eps);
+  // Devices take the variance as the difference of two sums, which loses it where the mean is large.
+  ggml_tensor* centered = ggml_sub(graph.context(), x, ggml_mean(graph.context(), x));
+  return ggml_rms_norm(graph.context(), centered, eps);
+}
+
 ggml_tensor* layer_norm(Graph& graph, ggml_tensor* x, ggml_tensor* weight, ggml_tensor* bias, float eps) {
-  ggml_tensor* y = ggml_norm(graph.context(), x, eps);
+  ggml_tensor* y = standardized(graph, x, eps);
   return ggml_add(graph.context(), ggml_mul(graph.context(), y, weight), bias);
 }
 

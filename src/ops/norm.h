@@ -8,7 +8,10 @@ namespace tritium::ops {
 // x / sqrt(mean(x²) + eps) · weight; weight [features] or nullptr for none.
 ggml_tensor* rms_norm(Graph& graph, ggml_tensor* x, ggml_tensor* weight, float eps);
 
-// (x - mean) / sqrt(var + eps) · weight + bias, biased variance.
+// (x - mean) / sqrt(var + eps), biased variance.
+ggml_tensor* standardized(Graph& graph, ggml_tensor* x, float eps);
+
+// The same · weight + bias.
 ggml_tensor* layer_norm(Graph& graph, ggml_tensor* x, ggml_tensor* weight, ggml_tensor* bias, float eps);
 
 // Per-row modulation of the diffusion transformer (spec/dit.md §4.4). `table` is [features, chunks, variants]; a row uses the variant

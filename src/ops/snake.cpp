@@ -8,13 +8,35 @@
 namespace tritium::ops {
 namespace {
 
-// Applies a small filter bank to every channel: x [length, channels] -> [phases, positions, channels].
-ggml_tensor* filter_channels(Graph& graph, ggml_tensor* x, ggml_tensor* bank, int stride) {
+// One filter of a bank as a depthwise convolution: x [length, channels] -> [1, positions, channels].
+ggml_tensor* filter_by_depthwise(Graph& graph, ggml_tensor* x, ggml_tensor* bank, std::int64_t phase, int stride) {
+  ggml_context* context = graph.context();
+  const std::int64_t taps = bank->ne[0], channels = x->ne[1];
+  ggml_tensor* filter = ggml_view_1d(context, bank, taps, static_cast<std::size_t>(phase) * bank->nb[1]);
+  ggml_tensor* kernel = ggml_repeat_4d(context, filter, taps, 1, 1, channels);
+  ggml_tensor* signals = ggml_reshape_4d(context, x, x->ne[0], 1, channels, 1);
+  ggml_tensor* y = ggml_conv_2d_dw_direct(context, kernel, signals, stride, 1, 0, 0, 1, 1);
+  return ggml_reshape_3d(context, y, 1, y->ne[0], channels);
+}
+
+// The same for a whole bank as one product, for devices without that operation: x -> [phases, positions, channels].
+ggml_tensor* filter_by_product(Graph& graph, ggml_tensor* x, ggml_tensor* bank, int stride) {
   ggml_context* context = graph.context();
   ggml_tensor* signals = ggml_reshape_3d(context, x, x->ne[0], 1, x->ne[1]);          // one-channel signals, channels as batch
   ggml_tensor* kernel = ggml_reshape_3d(context, bank, bank->ne[0], 1, bank->ne[1]);  // only its shape is used
   ggml_tensor* windows = ggml_im2col(context, kernel, signals, stride, 0, 0, 0, 1, 0, /*is_2D=*/false, GGML_TYPE_F32);
-  return ggml_mul_mat(context, bank, windows);
+  ggml_tensor* y = ggml_mul_mat(context, bank, windows);
+  ggml_prec_set_acc(y, GGML_PREC_F32);
+  return y;
+}
+
+// Applies a small filter bank to every channel: x [length, channels] -> [phases, positions, channels].
+ggml_tensor* filter_channels(Graph& graph, ggml_tensor* x, ggml_tensor* bank, int stride) {
+  ggml_tensor* y = filter_by_depthwise(graph, x, bank, 0, stride);
+  if (!graph.device().supports(y->src[0])) return filter_by_product(graph, x, bank, stride);
+  for (std::int64_t phase = 1; phase < bank->ne[1]; ++phase)
+    y = ggml_concat(graph.context(), y, filter_by_depthwise(graph, x, bank, phase, stride), 0);
+  return y;
 }
 
 // Sources of the node: x, frequency, inverse magnitude, both filter banks.

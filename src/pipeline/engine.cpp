@@ -2,6 +2,7 @@
 
 #include "base/system.h"
 #include "base/try.h"
+#include "pipeline/fallbacks.h"
 #include "pipeline/job.h"
 #include "pipeline/model_json.h"
 #include "pipeline/progress.h"
@@ -27,13 +28,15 @@ class LocalEngine final : public Engine {
         devices_(options.threads, observer),
         parts_(model_, devices_, options.compute, options.pin),
         planner_(model_, tokenizer_, machine_, devices_, parts_),
+        compute_(options.compute),
         observed_(static_cast<bool>(observer)),
         texts_(observed_ ? std::filesystem::path() : options.cache_folder) {
     parts_.before_dropping_dit([this] { loras_.release(); });
   }
 
   Result<Plan> plan(const Request& request) override {
-    TRITIUM_TRY_ASSIGN(const Job job, planner_.prepare(request, nullptr));
+    TRITIUM_TRY_ASSIGN(Job job, planner_.prepare(request, nullptr));
+    TRITIUM_TRY(list_fallbacks(job));
     return job.plan;
   }
 
@@ -91,6 +94,18 @@ class LocalEngine final : public Engine {
     std::string text_key;
     Turns::Turn turn;
   };
+
+  // Which operations devices other than the CPU do not have.
+  Result<void> list_fallbacks(Job& job) const {
+    for (const auto& [part, place] : part_places(job.plan, parts_for(job.inputs), 0))
+      for (const PartPlace::Share& share : place.shares) {
+        TRITIUM_TRY_ASSIGN(const auto missing, part_fallbacks(model_, part, share.device.substr(0, share.device.find('#')), compute_));
+        for (const UnsupportedOp& op : missing)
+          job.plan.warnings.push_back(
+              fmt::format("{} does not have {} ({}): the CPU computes it, and values travel", share.device, op.operation, op.scope));
+      }
+    return {};
+  }
 
   // Everything this request needs is loaded, and beside it run only requests that need nothing else.
   Result<Turns::Turn> begin_turn(const Run& run) {
@@ -232,6 +247,7 @@ class LocalEngine final : public Engine {
   DeviceSet devices_;  // outlive the parts
   Parts parts_;
   JobPlanner planner_;
+  std::string compute_;
   bool observed_;  // every intermediate is wanted: nothing is taken from a cache
   TextCache texts_;
   AttachedLoras loras_;  // on the transformer of the parts

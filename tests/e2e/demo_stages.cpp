@@ -15,17 +15,21 @@ nlohmann::json json(const std::string& relative) {
   return parsed;
 }
 
-Stages::Stages()
+Stages::Stages(const std::string& device_name)
     : model(require(open_model(folder()))),
       tokenizer(std::make_unique<Tokenizer>(require(Tokenizer::load(model.tokenizer())))),
       weights(require(stage_weights(model, "auto"))),
-      device(require(Device::open(""))),
-      text(std::make_unique<TextModel>(require(TextModel::load(*device, model.text, model.text_config, weights.text.precision)))),
-      dit(require(Dit::load(*device, model.dit, model.dit_config, weights.dit.precision))),
+      device(require(Device::open(device_name))),
+      text(std::make_unique<TextModel>(require(TextModel::load(*device, model.text, model.text_config, policy(weights.text.precision))))),
+      dit(require(Dit::load(*device, model.dit, model.dit_config, policy(weights.dit.precision)))),
       video(std::make_unique<video_vae::VideoDecoder>(
-          require(video_vae::VideoDecoder::load(*device, *model.video_vae, model.video_vae_config, weights.video.precision)))),
+          require(video_vae::VideoDecoder::load(*device, *model.video_vae, model.video_vae_config, policy(weights.video.precision))))),
       audio(std::make_unique<audio_vae::AudioDecoder>(
           require(audio_vae::AudioDecoder::load(*device, *model.audio_vae, model.audio_vae_config)))) {}
+
+MatrixPolicy Stages::policy(MatrixPrecision precision) const {
+  return {precision, device->fast_kernels() ? MatrixForm::packed : MatrixForm::blocks};
+}
 
 Plan Stages::plan(const Request& request) const {
   PlanInputs in;

@@ -16,9 +16,11 @@ std::filesystem::path folder();
 nlohmann::json json(const std::string& relative);
 
 struct Stages {
-  // Ends the test run with a message when the model cannot be loaded.
-  Stages();
+  // On a device named as for Device::open. Ends the test run with a message when the model cannot be loaded.
+  explicit Stages(const std::string& device = "");
 
+  // How matrices of such a precision are kept on the device.
+  [[nodiscard]] MatrixPolicy policy(MatrixPrecision precision) const;
   // The plan of a request, as the engine makes it.
   [[nodiscard]] Plan plan(const Request& request) const;
   [[nodiscard]] Conditioning encode(const std::string& prompt) const;

@@ -66,7 +66,7 @@ struct Problem {
   }
 };
 
-class AttentionTest : public BothPaths {
+class AttentionTest : public EveryPath {
  protected:
   void expect_correct(const Shape& s, AttentionMask mask, std::int64_t max_scores = kMaxAttentionScores) const {
     const Problem problem(s);
@@ -132,7 +132,7 @@ TEST_P(AttentionTest, ResultDoesNotDependOnTheNumberOfThreads) {
   for (const int threads : {2, 3}) EXPECT_EQ(problem.run(ops_test::device(GetParam(), threads), AttentionMask::causal), one) << threads;
 }
 
-INSTANTIATE_TEST_SUITE_P(Paths, AttentionTest, testing::Bool(), path_name);
+INSTANTIATE_TEST_SUITE_P(Paths, AttentionTest, every_path(), path_name);
 
 }  // namespace
 }  // namespace tritium::ops

@@ -14,7 +14,7 @@ namespace tritium::ops {
 namespace {
 
 using cpu::Conv3dShape;
-using ops_test::BothPaths;
+using ops_test::EveryPath;
 using ops_test::Expected;
 using ops_test::random_values;
 using ops_test::scaled_error;
@@ -153,7 +153,7 @@ TEST(Conv3dKernel, ResultDoesNotDependOnTheNumberOfThreads) {
   }
 }
 
-class Conv3dTest : public BothPaths {};
+class Conv3dTest : public EveryPath {};
 
 TEST_P(Conv3dTest, ChannelsSizesAndFrames) {
   for (const auto& [in, out] :
@@ -190,7 +190,7 @@ TEST_P(Conv3dTest, LimitOfTheUnfoldedInput) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(Paths, Conv3dTest, testing::Bool(), ops_test::path_name);
+INSTANTIATE_TEST_SUITE_P(Paths, Conv3dTest, ops_test::every_path(), ops_test::path_name);
 
 }  // namespace
 }  // namespace tritium::ops

@@ -37,7 +37,7 @@ Expected convolution(std::span<const float> x, std::span<const float> w, const f
   return expected;
 }
 
-class ConvolutionTest : public BothPaths {
+class ConvolutionTest : public EveryPath {
  protected:
   struct Case {
     std::int64_t in, out, kernel, dilation, length, padding;
@@ -157,7 +157,7 @@ TEST_P(ConvolutionTest, PadReplicate) {
       }
 }
 
-INSTANTIATE_TEST_SUITE_P(Paths, ConvolutionTest, testing::Bool(), path_name);
+INSTANTIATE_TEST_SUITE_P(Paths, ConvolutionTest, every_path(), path_name);
 
 }  // namespace
 }  // namespace tritium::ops

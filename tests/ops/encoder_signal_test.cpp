@@ -77,7 +77,7 @@ TEST(PointwiseSnakeKernel, SameBitsForEveryInstructionSetAndNumberOfThreads) {
     for (const int threads : {1, 2, 7}) EXPECT_EQ(signal.run_kernel(isa, threads), one) << isa_name(isa) << ' ' << threads;
 }
 
-class EncoderSignalTest : public BothPaths {};
+class EncoderSignalTest : public EveryPath {};
 
 TEST_P(EncoderSignalTest, PointwiseSnake) {
   for (const std::int64_t length : {1, 7, 1500})
@@ -132,7 +132,7 @@ TEST_P(EncoderSignalTest, StridedConvolution) {
       }
 }
 
-INSTANTIATE_TEST_SUITE_P(Paths, EncoderSignalTest, testing::Bool(), path_name);
+INSTANTIATE_TEST_SUITE_P(Paths, EncoderSignalTest, every_path(), path_name);
 
 }  // namespace
 }  // namespace tritium::ops

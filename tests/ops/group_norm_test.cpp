@@ -52,7 +52,7 @@ std::vector<float> run(Device& device, const Shape& s, std::span<const float> x,
   });
 }
 
-class GroupNormTest : public BothPaths {};
+class GroupNormTest : public EveryPath {};
 
 TEST_P(GroupNormTest, ChannelsGroupsAndSizes) {
   for (const auto& [channels, groups] :
@@ -79,13 +79,13 @@ TEST_P(GroupNormTest, LargeMean) {
   EXPECT_LE(absolute_error(run(device(), s, x, weight, bias), reference(s, x, weight, bias)), 2e-3);
 }
 
-INSTANTIATE_TEST_SUITE_P(Paths, GroupNormTest, testing::Bool(), path_name);
+INSTANTIATE_TEST_SUITE_P(Paths, GroupNormTest, every_path(), path_name);
 
 TEST(GroupNorm, ResultDoesNotDependOnTheNumberOfThreads) {
   const Shape s{64, 32, 96, 97, 3};
   const std::vector<float> x = random_values(s.values(), 1), weight = random_values(64, 2), bias = random_values(64, 3);
-  const std::vector<float> one = run(device(true, 1), s, x, weight, bias);
-  for (const int threads : {2, 3}) EXPECT_EQ(run(device(true, threads), s, x, weight, bias), one);
+  const std::vector<float> one = run(device(Path::fast, 1), s, x, weight, bias);
+  for (const int threads : {2, 3}) EXPECT_EQ(run(device(Path::fast, threads), s, x, weight, bias), one);
 }
 
 }  // namespace

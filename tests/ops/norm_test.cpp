@@ -41,7 +41,7 @@ std::vector<double> layer_norm_reference(std::span<const float> x, const float* 
   return out;
 }
 
-class NormTest : public BothPaths {};
+class NormTest : public EveryPath {};
 
 TEST_P(NormTest, RmsNormWithAndWithoutWeight) {
   for (const std::int64_t features : {1, 2, 5, 16, 31, 64, 128, 513, 2048})
@@ -88,7 +88,7 @@ TEST_P(NormTest, LayerNorm) {
     }
 }
 
-class ModulationTest : public BothPaths {
+class ModulationTest : public EveryPath {
  protected:
   static constexpr std::int64_t kChunks = 6;
   // Random table and variants for `rows` rows of `features` values.
@@ -178,8 +178,8 @@ TEST_P(ModulationTest, C1_ResidualBranchWithOutliersUpTo1e7) {
   EXPECT_LE(scaled_error(result, expected), 3e-6);
 }
 
-INSTANTIATE_TEST_SUITE_P(Paths, NormTest, testing::Bool(), path_name);
-INSTANTIATE_TEST_SUITE_P(Paths, ModulationTest, testing::Bool(), path_name);
+INSTANTIATE_TEST_SUITE_P(Paths, NormTest, every_path(), path_name);
+INSTANTIATE_TEST_SUITE_P(Paths, ModulationTest, every_path(), path_name);
 
 }  // namespace
 }  // namespace tritium::ops

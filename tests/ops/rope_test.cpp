@@ -11,7 +11,7 @@ namespace {
 
 using namespace ops_test;
 
-class RopeTest : public BothPaths {
+class RopeTest : public EveryPath {
  protected:
   void expect_correct(std::int64_t head_dim, std::int64_t pairs, std::int64_t heads, std::int64_t rows, float largest_angle) const {
     const std::vector<float> x = random_values(static_cast<std::size_t>(head_dim * heads * rows), 1);
@@ -67,7 +67,7 @@ TEST_P(RopeTest, InputMayBeAView) {
   EXPECT_EQ(from_view, from_copy);
 }
 
-INSTANTIATE_TEST_SUITE_P(Paths, RopeTest, testing::Bool(), path_name);
+INSTANTIATE_TEST_SUITE_P(Paths, RopeTest, every_path(), path_name);
 
 }  // namespace
 }  // namespace tritium::ops

@@ -39,7 +39,7 @@ std::vector<double> reference(std::span<const double> x, std::span<const float> 
   return out;
 }
 
-class SnakeTest : public BothPaths {
+class SnakeTest : public EveryPath {
  protected:
   void SetUp() override {
     // Not symmetric, unlike the model's own: a mirrored index shows.
@@ -105,7 +105,7 @@ TEST_P(SnakeTest, ResultDoesNotDependOnTheNumberOfThreads) {
   for (const int threads : {2, 3}) EXPECT_EQ(run(ops_test::device(GetParam(), threads), in, 777), one) << threads;
 }
 
-INSTANTIATE_TEST_SUITE_P(Paths, SnakeTest, testing::Bool(), path_name);
+INSTANTIATE_TEST_SUITE_P(Paths, SnakeTest, every_path(), path_name);
 
 }  // namespace
 }  // namespace tritium::ops

@@ -26,20 +26,52 @@ std::vector<float> rounded_to_bf16(std::vector<float> values) {
   return values;
 }
 
-Device& device(bool fast_kernels, int threads) {
-  static std::map<std::pair<bool, int>, std::unique_ptr<Device>> devices;
-  std::unique_ptr<Device>& slot = devices[{fast_kernels, threads}];
+namespace {
+
+// Software devices are hidden by default; asked for before ggml looks.
+const bool kShowSoftwareDevices = setenv("GGML_VK_VISIBLE_DEVICES", "0", 0) == 0;
+
+std::string other_device() {
+  if (const char* name = std::getenv("TRITIUM_TEST_DEVICE")) return name;
+  return kShowSoftwareDevices ? "Vulkan0" : "";
+}
+
+}  // namespace
+
+bool has_other_device() {
+  static const bool found = [] {
+    const std::vector<DeviceInfo> devices = list_devices();
+    return std::getenv("TRITIUM_TEST_DEVICE") != nullptr ||
+           std::any_of(devices.begin(), devices.end(), [](const DeviceInfo& d) { return d.name == other_device(); });
+  }();
+  return found;
+}
+
+Device& device(Path path, int threads) {
+  static std::map<std::pair<Path, int>, std::unique_ptr<Device>> devices;
+  std::unique_ptr<Device>& slot = devices[{path, threads}];
   if (slot == nullptr) {
-    const char* name = std::getenv("TRITIUM_TEST_DEVICE");
-    auto opened = Device::open(name != nullptr ? name : "", threads);
+    auto opened = Device::open(path == Path::device ? other_device() : "", threads);
     if (!opened.ok()) {
       std::fprintf(stderr, "%s\n", opened.error().text().c_str());
       std::exit(1);
     }
     slot = std::move(opened).value();
-    slot->set_fast_kernels(fast_kernels);
+    slot->set_fast_kernels(path == Path::fast);
   }
   return *slot;
+}
+
+std::string path_name(const testing::TestParamInfo<Path>& info) {
+  switch (info.param) {
+    case Path::fast:
+      return "Fast";
+    case Path::plain:
+      return "Plain";
+    case Path::device:
+      return "Device";
+  }
+  return "";
 }
 
 ggml_tensor* Weights::add(std::span<const float> values, std::initializer_list<std::int64_t> ne, ggml_type type) {

@@ -18,8 +18,13 @@ std::vector<float> random_values(std::size_t count, unsigned seed, float scale =
 std::vector<float> random_bf16_values(std::size_t count, unsigned seed, float scale = 1.0f);
 std::vector<float> rounded_to_bf16(std::vector<float> values);
 
-// The CPU, or the device named by the environment variable TRITIUM_TEST_DEVICE, opened once per combination.
-Device& device(bool fast_kernels, int threads = 2);
+// Where and how an operation is computed: by the CPU's own kernels, by plain nodes on the CPU, by plain nodes on another device.
+enum class Path { fast, plain, device };
+
+// Opened once per combination. The other device is the one named by the environment variable TRITIUM_TEST_DEVICE, else the first Vulkan
+// device, which may be a software one.
+Device& device(Path path, int threads = 2);
+bool has_other_device();
 
 // Weights as a model would hold them: persistent tensors in float32 or bfloat16.
 class Weights {
@@ -54,12 +59,18 @@ double absolute_error(std::span<const float> actual, std::span<const double> exp
 
 inline std::vector<double> widened(std::span<const float> values) { return {values.begin(), values.end()}; }
 
-// A test that runs with the fast kernels (parameter true) and without (false).
-class BothPaths : public testing::TestWithParam<bool> {
+// A test that runs on every path; without another device that part is skipped, and says so.
+class EveryPath : public testing::TestWithParam<Path> {
  protected:
+  void SetUp() override {
+    if (GetParam() == Path::device && !has_other_device())
+      GTEST_SKIP() << "NO DEVICE BESIDE THE CPU: install libggml0-backend-vulkan and mesa-vulkan-drivers to test one";
+  }
   [[nodiscard]] Device& device() const { return ops_test::device(GetParam()); }
+  [[nodiscard]] bool on_cpu() const { return GetParam() != Path::device; }
 };
 
-inline std::string path_name(const testing::TestParamInfo<bool>& info) { return info.param ? "Fast" : "Plain"; }
+inline auto every_path() { return testing::Values(Path::fast, Path::plain, Path::device); }
+std::string path_name(const testing::TestParamInfo<Path>& info);
 
 }  // namespace tritium::ops_test

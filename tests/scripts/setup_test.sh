@@ -94,9 +94,11 @@ touch "$box/broken"
 TEST_UID=0 install_deps
 [ $status -eq 1 ] && [[ "$output" == *docs/building.md* ]] || fail "apt fails: $status $output"
 
-# With a ggml source tree the package is not wanted; nonsense is a usage error.
-list | grep -x libggml-dev >/dev/null || fail "--list names libggml-dev"
-if TRITIUM_GGML_SOURCE=/ggml list | grep -x libggml-dev >/dev/null; then fail "TRITIUM_GGML_SOURCE still wants libggml-dev"; fi
+# With a ggml source tree neither the package nor its backends are wanted; nonsense is a usage error.
+for package in libggml-dev libggml0-backend-vulkan libggml0-backend-rpc mesa-vulkan-drivers; do
+  list | grep -x "$package" >/dev/null || fail "--list names $package"
+  if TRITIUM_GGML_SOURCE=/ggml list | grep -x "$package" >/dev/null; then fail "TRITIUM_GGML_SOURCE still wants $package"; fi
+done
 install_deps --nonsense
 [ $status -eq 2 ] || fail "usage: $status"
 
