@@ -2,14 +2,19 @@
 
 #include "base/try.h"
 
+#include <algorithm>
+#include <cctype>
+
 namespace tritium {
 
 Result<Device*> DeviceSet::get(const std::string& name) {
   const std::lock_guard lock(mutex_);
-  if (const auto found = devices_.find(name); found != devices_.end()) return found->second.get();
+  std::string key = name;
+  std::transform(key.begin(), key.end(), key.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  if (const auto found = devices_.find(key); found != devices_.end()) return found->second.get();
   TRITIUM_TRY_ASSIGN(auto device, Device::open(name.substr(0, name.find('#')), threads_));
   if (observer_) device->set_observer(observer_);
-  return devices_.emplace(name, std::move(device)).first->second.get();
+  return devices_.emplace(std::move(key), std::move(device)).first->second.get();
 }
 
 void DeviceSet::release_working_memory() {

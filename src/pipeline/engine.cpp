@@ -56,7 +56,8 @@ class LocalEngine final : public Engine {
 
     ProgressTracker tracker(expected_stages(plan), hooks.progress);
     Run run{job, request, part_places(plan, parts_for(job.inputs), lora_bytes(job.loras)), tracker, cancel,
-            [&tracker](int done, int of) { tracker.report(done, of); }, text_key(job), {}};
+            [&tracker](int done, int of) { tracker.report(done, of); }, text_key(job), {}, {}};
+    if (!observed_) run.known_text = texts_.find(run.text_key);
     tracker.begin("load");
     TRITIUM_TRY_ASSIGN(run.turn, begin_turn(run));
     TRITIUM_TRY_ASSIGN(const std::string fingerprints, fingerprints_of_weights(cancel));
@@ -92,6 +93,7 @@ class LocalEngine final : public Engine {
     const CancelToken* cancel;
     StepProgress step;
     std::string text_key;
+    std::optional<TextCache::Rows> known_text;
     Turns::Turn turn;
   };
 
@@ -110,21 +112,19 @@ class LocalEngine final : public Engine {
   // Everything this request needs is loaded, and beside it run only requests that need nothing else.
   Result<Turns::Turn> begin_turn(const Run& run) {
     std::vector<Part> without;
-    if (text_is_known(run)) without = {Part::text, Part::vision};
-    const auto ready = [&] { return parts_.all_loaded(run.places, without) && loras_.has(run.job.loras); };
-    if (!observed_ && may_overlap(run.job.plan)) {
-      for (;;) {
-        TRITIUM_TRY_ASSIGN(Turns::Turn shared, turns_.share(run.cancel));
-        if (ready()) return shared;
-        shared = {};
-        TRITIUM_TRY_ASSIGN(const Turns::Turn alone, turns_.alone(run.cancel));
-        TRITIUM_TRY(load_what_stays(run, without));
-        TRITIUM_TRY(loras_.use(parts_.dit(), run.job.loras, run.cancel));
-      }
+    if (run.known_text) without = {Part::text, Part::vision};
+    const bool overlaps = !observed_ && may_overlap(run.job.plan);
+    if (overlaps) {
+      TRITIUM_TRY_ASSIGN(Turns::Turn shared, turns_.share(run.cancel));
+      if (parts_.all_loaded(run.places, without) && loras_.has(run.job.loras)) return shared;
     }
-    TRITIUM_TRY_ASSIGN(Turns::Turn alone, turns_.alone(run.cancel));
+    TRITIUM_TRY_ASSIGN(Turns::Turn turn, turns_.alone(run.cancel));
     TRITIUM_TRY(load_what_stays(run, without));
-    return alone;
+    if (overlaps) {
+      TRITIUM_TRY(loras_.use(parts_.dit(), run.job.loras, run.cancel));
+      turn.share_from_now_on();
+    }
+    return turn;
   }
 
   Result<std::string> fingerprints_of_weights(const CancelToken* cancel) {
@@ -138,7 +138,6 @@ class LocalEngine final : public Engine {
     const std::string arithmetic = fmt::format("{} {} {} {}", stage.device, stage.precision, fast_kernels_wanted(), backend_library_version());
     return prompt_key(job.prompt) + encoder_key(*model_.text, arithmetic).substr(0, 16);
   }
-  [[nodiscard]] bool text_is_known(const Run& run) { return !observed_ && texts_.find(run.text_key).has_value(); }
 
   // In the "load" stage everything that will not have to give way again; the rest comes when its stage begins.
   Result<void> load_what_stays(const Run& run, std::span<const Part> without) {
@@ -171,13 +170,12 @@ class LocalEngine final : public Engine {
 
   Result<void> condition(const Run& run, Conditioning& out) {
     VisionInputs pictures;
-    const auto known = observed_ ? std::nullopt : texts_.find(run.text_key);
     if (run.job.inputs.mode != Mode::t2va) {
       run.tracker.begin("inputs");
       TRITIUM_TRY(with(run, "inputs", {Part::video_encoder, Part::audio_encoder}, [&] {
         return encode_inputs(parts_, model_, run.job.inputs, run.request, run.job.plan, out, run.cancel, run.step);
       }));
-      if (!known) {
+      if (!run.known_text) {
         const auto look = [&]() -> Result<void> {
           TRITIUM_TRY_ASSIGN(pictures, look_at_pictures(parts_, run.job.prompt, run.cancel));
           return {};
@@ -186,9 +184,9 @@ class LocalEngine final : public Engine {
       }
     }
     run.tracker.begin("text");
-    if (known) {
-      out.text = known->text;
-      out.text_tags = known->tags;
+    if (run.known_text) {
+      out.text = run.known_text->text;
+      out.text_tags = run.known_text->tags;
       return {};
     }
     TRITIUM_TRY(with(run, "text", {Part::text}, [&] { return encode_prompt(parts_, run.job.prompt, pictures, out, run.cancel, run.step); }));

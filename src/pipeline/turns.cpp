@@ -44,6 +44,17 @@ void Turns::Turn::end() {
   turns.changed_.notify_all();
 }
 
+void Turns::Turn::share_from_now_on() {
+  if (!is_alone()) return;
+  {
+    const std::lock_guard lock(turns_->mutex_);
+    turns_->alone_ = false;
+    ++turns_->sharing_;
+  }
+  alone_ = false;
+  turns_->changed_.notify_all();
+}
+
 Result<Turns::Turn> Turns::share(const CancelToken* cancel) {
   std::unique_lock lock(mutex_);
   TRITIUM_TRY(wait_until(changed_, lock, cancel, [this] { return !alone_ && waiting_.empty(); }));

@@ -27,6 +27,8 @@ class Turns {
     Turn& operator=(Turn&& other) noexcept;
     ~Turn() { end(); }
     [[nodiscard]] bool is_alone() const { return turns_ != nullptr && alone_; }
+    // Lets others in who share; nobody was there in between.
+    void share_from_now_on();
 
    private:
     friend class Turns;

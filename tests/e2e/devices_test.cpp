@@ -6,6 +6,8 @@
 #include "support/process.h"
 #include "unit/temp_folder.h"
 
+#include <tritium/engine.h>
+
 #include <gtest/gtest.h>
 #include <algorithm>
 #include <chrono>
@@ -128,6 +130,31 @@ TEST(Devices, NoOperationOfAnyPartFallsBackToTheCpuOnVulkan) {
         ADD_FAILURE() << compute << " " << op.scope << ": " << op.operation << ", " << op.count << " times";
 }
 
+// The text encoder on one device, the transformer split 60/40 over two: like everything on the CPU.
+TEST(Devices, ATransformerSplitOverDifferentDevices) {
+  const Server server;
+  ASSERT_FALSE(server.name().empty());
+  const test::TempFolder folder;
+  const auto latents = [&](const std::string& device) {
+    EngineOptions options;
+    options.model = demo::folder();
+    options.device = device;
+    const auto engine = demo::require(Engine::open(options));
+    Request request = small_request();
+    request.steps = 3;
+    request.seed = 5;
+    OutputOptions output;
+    output.video = folder.path() / "x.mp4";
+    output.latents = folder.path() / "x.safetensors";
+    demo::require(engine->generate(request, output));
+    return demo::require(demo::require(Checkpoint::open(output.latents)).read_f32("video"));
+  };
+  const std::vector<float> want = latents("CPU");
+  for (const std::string& device : {"dit=CPU*60+" + server.name() + "*40,text=CPU", "text=" + server.name() + ",dit=CPU,vae=CPU",
+                                    "dit=" + server.name() + "*2+CPU*1,text=CPU,vae=CPU"})
+    golden::expect_within(device, golden::rel_l2(latents(device), want), kDecoderTolerance);
+}
+
 // Two of the same hardware, each used by a thread of its own.
 TEST(Devices, SeveralDevicesWorkAtTheSameTime) {
   demo::Stages one(""), two("");
@@ -169,7 +196,7 @@ TEST(Devices, AServerEndsOnSigterm) {
   EXPECT_EQ(outcome.status, 0) << outcome.err;
 }
 
-// ggml ends the process; what matters is that nothing waits for the dead.
+// ggml ends the worker; the program says which device it was, and in which stage.
 TEST(Devices, AServerKilledWhileComputingEndsTheRun) {
   Server server;
   test::TempFolder folder;
@@ -183,7 +210,9 @@ TEST(Devices, AServerKilledWhileComputingEndsTheRun) {
   server.send(SIGKILL);
   const test::Outcome outcome = run.finish();
   EXPECT_FALSE(outcome.timed_out);
-  EXPECT_NE(outcome.status, 0);
+  EXPECT_EQ(outcome.status, static_cast<int>(ErrorCode::device)) << outcome.err;
+  EXPECT_NE(outcome.err.find(server.name()), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.err.find("denoise"), std::string::npos) << outcome.err;
   EXPECT_LT(std::chrono::steady_clock::now() - killed, std::chrono::seconds(20));
   EXPECT_FALSE(std::filesystem::exists(folder.path() / "x.mp4"));
 }

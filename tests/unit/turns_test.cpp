@@ -29,6 +29,21 @@ TEST(Turns, NobodyRunsBesideOneWhoIsAlone) {
   EXPECT_EQ(wrong, 0);
 }
 
+TEST(Turns, OneWhoWasAloneMayGoOnSharing) {
+  Turns turns;
+  CancelToken cancelled;
+  cancelled.cancel();
+  auto first = turns.alone(nullptr);
+  ASSERT_TRUE(first.ok());
+  EXPECT_FALSE(turns.share(&cancelled).ok());
+  first->share_from_now_on();
+  EXPECT_FALSE(first->is_alone());
+  EXPECT_TRUE(turns.share(nullptr).ok());
+  EXPECT_FALSE(turns.alone(&cancelled).ok()) << "the first is still there";
+  { const Turns::Turn done = std::move(first).value(); }
+  EXPECT_TRUE(turns.alone(nullptr).ok());
+}
+
 TEST(Turns, WaitingCanBeCancelledAndLeavesNothingBehind) {
   Turns turns;
   CancelToken cancel;
