@@ -106,7 +106,8 @@ TEST_P(SynthFormats, OpensAndLoadsWithTheIntendedStatistics) {
   ASSERT_TRUE(config.ok()) << config.error().text();
   const auto device = Device::open("CPU", 2);
   ASSERT_TRUE(device.ok());
-  const auto weights = load_dit_weights(**device, part, *config, {});
+  const DitShare whole{device->get(), config->layers, {}};
+  const auto weights = load_dit_weights({&whole, 1}, part, *config, {});
   EXPECT_TRUE(weights.ok()) << weights.error().text();
 }
 
