@@ -98,9 +98,11 @@ class LocalEngine final : public Engine {
   };
 
   // Which operations devices other than the CPU do not have.
-  Result<void> list_fallbacks(Job& job) const {
+  Result<void> list_fallbacks(Job& job) {
     for (const auto& [part, place] : part_places(job.plan, parts_for(job.inputs), 0))
       for (const PartPlace::Share& share : place.shares) {
+        TRITIUM_TRY_ASSIGN(const Device* device, devices_.get(share.device));
+        if (device->is_cpu()) continue;
         TRITIUM_TRY_ASSIGN(const auto missing, part_fallbacks(model_, part, share.device.substr(0, share.device.find('#')), compute_));
         for (const UnsupportedOp& op : missing)
           job.plan.warnings.push_back(
