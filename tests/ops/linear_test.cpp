@@ -165,7 +165,8 @@ TEST_P(LinearTest, SiluGate) {
 TEST_P(LinearTest, BlocksOfEveryType) {
   if (on_cpu()) return;
   const std::int64_t in = 512, out = 96;
-  for (const ggml_type type : {GGML_TYPE_F16, GGML_TYPE_Q8_0, GGML_TYPE_Q4_0, GGML_TYPE_Q4_1, GGML_TYPE_Q4_K, GGML_TYPE_NVFP4, GGML_TYPE_Q5_0, GGML_TYPE_Q5_1, GGML_TYPE_Q5_K, GGML_TYPE_Q6_K}) {
+  for (const ggml_type type : {GGML_TYPE_F16, GGML_TYPE_Q8_0, GGML_TYPE_Q4_0, GGML_TYPE_Q4_1, GGML_TYPE_Q4_K, GGML_TYPE_NVFP4,
+                               GGML_TYPE_Q5_0, GGML_TYPE_Q5_1, GGML_TYPE_Q5_K, GGML_TYPE_Q6_K}) {
     const std::vector<float> values = random_values(static_cast<std::size_t>(in * out), 2);
     std::vector<std::uint8_t> blocks(ggml_row_size(type, in) * static_cast<std::size_t>(out));
     ggml_quantize_chunk(type, values.data(), blocks.data(), 0, out, in, nullptr);
