@@ -1,4 +1,5 @@
 // Measured speeds in their file, the times that follow from them, and the report.
+#include "base/files.h"
 #include "pipeline/doctor_report.h"
 #include "doctor/speeds.h"
 #include "unit/temp_folder.h"
@@ -37,7 +38,7 @@ class SpeedsFile : public testing::Test {
   static DeviceInfo device(const std::string& name, const std::string& description = "Model 1") { return {name, description, "cpu", 0, 0}; }
 
   void expect_ignored(const std::string& content) {
-    fs::create_directories(doctor::cache_folder());
+    fs::create_directories(cache_folder());
     folder_.write("tritium/speeds.json", content);
     std::string warning;
     EXPECT_FALSE(stored_speeds(device("CPU"), &warning)) << content;

@@ -107,7 +107,7 @@ TEST_P(SynthFormats, OpensAndLoadsWithTheIntendedStatistics) {
   const auto device = Device::open("CPU", 2);
   ASSERT_TRUE(device.ok());
   const DitShare whole{device->get(), config->layers, {}};
-  const auto weights = load_dit_weights({&whole, 1}, part, *config, {});
+  const auto weights = load_dit_weights({&whole, 1}, dit->part, *config, {});
   EXPECT_TRUE(weights.ok()) << weights.error().text();
 }
 
