@@ -14,7 +14,7 @@ class WorkerClient {
   // Starts the process and exchanges versions.
   static Result<std::unique_ptr<WorkerClient>> start(const IsolationOptions& options);
 
-  [[nodiscard]] bool alive() const { return !over_ && !process_->wait(0); }
+  [[nodiscard]] bool alive() const { return !over_ && !process_->wait(0) && !process_->hung_up(); }
 
   // Sends a request; `doing` names it in errors.
   Result<void> request(FrameType type, const std::string& body, const std::string& doing, const CancelToken* cancel);

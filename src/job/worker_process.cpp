@@ -231,6 +231,11 @@ void WorkerProcess::kill() const {
   if (!state_->ending) ::kill(state_->pid, SIGKILL);
 }
 
+bool WorkerProcess::hung_up() const {
+  pollfd look{socket_, POLLRDHUP, 0};
+  return ::poll(&look, 1, 0) > 0 && (look.revents & (POLLHUP | POLLRDHUP | POLLERR)) != 0;
+}
+
 std::optional<Ending> WorkerProcess::wait(double seconds) const {
   std::unique_lock lock(state_->mutex);
   state_->changed.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return state_->ending.has_value(); });

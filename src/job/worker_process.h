@@ -38,6 +38,9 @@ class WorkerProcess {
   [[nodiscard]] pid_t pid() const;
   void kill() const;  // SIGKILL, which also ends a stopped process
 
+  // Whether the other end of the socket is closed: the process has ended, or is about to.
+  [[nodiscard]] bool hung_up() const;
+
   // Waits for the end; none when it did not come in time. A process in the middle of a call to a driver that hangs cannot be ended.
   [[nodiscard]] std::optional<Ending> wait(double seconds) const;
 

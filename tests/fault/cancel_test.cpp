@@ -4,6 +4,7 @@
 
 #include <tritium/engine.h>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <map>
 #include <set>
@@ -48,13 +49,16 @@ TEST_F(Cancelled, AtEveryReportOfEveryStage) {
   ASSERT_EQ(reports.size(), 6u);
   for (const char* name : {"out.mp4", "out.mp4.json", "out.wav", "out.safetensors", "frames"}) fs::remove_all(folder_.path() / name);
 
+  int attempts = 0;
   for (const auto& [stage, count] : reports) {
     if (stage == "load") continue;  // done already, see below
     for (const int at : std::set<int>{1, (count + 1) / 2, count}) {
       CancelToken cancel;
       int seen = 0;
+      Request request = request_;  // the encoding of a prompt that was seen before is not computed again
+      request.prompt += fmt::format(", take {:02}", ++attempts);
       const auto outcome = engine_->generate(
-          request_, output(),
+          request, output(),
           [&, wanted = stage](const Progress& p) {
             if (p.stage == wanted && ++seen == at) cancel.cancel();
           },
