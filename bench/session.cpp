@@ -8,9 +8,9 @@
 
 #include <tritium/engine.h>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <atomic>
+#include <CLI/CLI.hpp>
 #include <fstream>
 #include <mutex>
 #include <thread>

@@ -100,7 +100,8 @@ int layers_computed = kPerUnit;
 void compute(Device& device, const Unit& unit, const std::vector<float>& x) {
   Graph graph(device, "benchmark");
   ggml_tensor* y = graph.input("x", x, {kWidth, static_cast<std::int64_t>(x.size()) / kWidth});
-  for (int i = 0; i < layers_computed; ++i) y = ops::linear(graph, {unit.layers[static_cast<std::size_t>(i)], nullptr, nullptr, nullptr}, y);
+  for (int i = 0; i < layers_computed; ++i)
+    y = ops::linear(graph, {unit.layers[static_cast<std::size_t>(i)], nullptr, nullptr, nullptr}, y);
   graph.output("y", y);
   if (const auto done = graph.run(); !done.ok()) {
     fmt::print(stderr, "{}\n", done.error().text());

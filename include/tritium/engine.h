@@ -20,7 +20,7 @@
 namespace tritium {
 
 struct EngineOptions {
-  std::filesystem::path model;         // folder of the model, or the file of its transformer
+  std::filesystem::path model;  // folder of the model, or the file of its transformer
   // Where stages run: a device for all ("CPU"), devices to choose from or to split over ("GPU0+GPU1"), or by stage
   // ("text=CPU,dit=GPU0*60+GPU1*40,vae=GPU0"). Empty: the graphics cards and the CPU, each stage where it is fastest.
   std::string device;
@@ -31,11 +31,11 @@ struct EngineOptions {
   std::filesystem::path dit, text_encoder, video_vae, audio_vae, tokenizer;
   // "DEVICE=GiB", or a number for all; empty: what is free less a reserve. What does not fit is streamed, with the same results.
   std::vector<std::string> memory_budgets;
-  std::filesystem::path cache_folder;       // text rows of prompts seen before; empty: they are kept in memory only
-  bool pin = false;                         // weights that the CPU uses are locked in memory (RLIMIT_MEMLOCK)
-  std::string partition;                    // "fl2va" or "ref2va"; empty: as the files say
-  std::string qkv_order;                    // of the transformer's rows: "interleaved" or "plain"; empty: as the files say
-  bool prefer_ref2va = false;               // where a model has both partitions and none is named
+  std::filesystem::path cache_folder;  // text rows of prompts seen before; empty: they are kept in memory only
+  bool pin = false;                    // weights that the CPU uses are locked in memory (RLIMIT_MEMLOCK)
+  std::string partition;               // "fl2va" or "ref2va"; empty: as the files say
+  std::string qkv_order;               // of the transformer's rows: "interleaved" or "plain"; empty: as the files say
+  bool prefer_ref2va = false;          // where a model has both partitions and none is named
 };
 
 struct Progress {

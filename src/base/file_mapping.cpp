@@ -22,8 +22,7 @@ constexpr int MADV_POPULATE_READ = 22;  // Linux 5.14
 
 Result<FileMapping> FileMapping::create(int fd, const std::filesystem::path& path, std::uint64_t bytes) {
   void* at = bytes == 0 ? nullptr : mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd, 0);
-  if (at == MAP_FAILED)
-    return Error{ErrorCode::failure, fmt::format("cannot map '{}': {}", path.string(), std::strerror(errno)), "", ""};
+  if (at == MAP_FAILED) return Error{ErrorCode::failure, fmt::format("cannot map '{}': {}", path.string(), std::strerror(errno)), "", ""};
   return FileMapping(path, static_cast<const std::uint8_t*>(at), bytes);
 }
 

@@ -5,9 +5,9 @@
 #include <sys/resource.h>
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <ctime>
 #include <fstream>
 #include <limits>
@@ -34,7 +34,8 @@ std::string own_cgroup(std::string_view controller = "") {
     const std::size_t first = line.find(':'), second = line.find(':', first + 1);
     if (second == std::string::npos) continue;
     const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
-    if (controllers == fmt::format(",{},", controller) || (!controller.empty() && controllers.find(fmt::format(",{},", controller)) != std::string::npos))
+    if (controllers == fmt::format(",{},", controller) ||
+        (!controller.empty() && controllers.find(fmt::format(",{},", controller)) != std::string::npos))
       return line.substr(second + 1);
   }
   return {};

@@ -41,7 +41,8 @@ Result<void> print_imagined(const Imagined& o, const Request& request, bool json
   TRITIUM_TRY(decide_length(request, defaults, {}, sizes));
   const int steps = static_cast<int>(std::clamp<std::int64_t>(request.steps.value_or(defaults.steps), 1, 1000));
   const RequestShape shape{sizes.width, sizes.height, sizes.frames, steps, o.text_tokens, 0, 0, 0, false};
-  TRITIUM_TRY_ASSIGN(const MemoryPlan plan, plan_memory(released_model_shape(*preset, form), shape, machine, {}, [&] { return alternatives; }));
+  TRITIUM_TRY_ASSIGN(const MemoryPlan plan,
+                     plan_memory(released_model_shape(*preset, form), shape, machine, {}, [&] { return alternatives; }));
   const std::string text = json ? memory_json(plan.stages, plan.memories).dump(2) + "\n" : memory_text(plan.stages, plan.memories);
   std::printf("%s", text.c_str());
   return {};

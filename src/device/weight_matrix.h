@@ -24,7 +24,8 @@ struct MatrixPolicy {
   MatrixForm form = MatrixForm::packed;
   bool pin = false;  // what stays in the file's own memory is locked there
   MatrixPolicy() = default;
-  MatrixPolicy(MatrixPrecision p, MatrixForm f = MatrixForm::packed, bool pinned = false) : precision(p), form(f), pin(pinned) {}  // NOLINT(*-explicit-*)
+  MatrixPolicy(MatrixPrecision p, MatrixForm f = MatrixForm::packed, bool pinned = false)
+      : precision(p), form(f), pin(pinned) {}  // NOLINT(*-explicit-*)
 };
 
 struct WeightMatrix {

@@ -18,9 +18,7 @@ double attention_flops(std::int64_t rows, std::int64_t width) {
   return 4.0 * static_cast<double>(rows) * static_cast<double>(rows) * static_cast<double>(width);
 }
 
-std::uint64_t score_bytes(std::int64_t rows, std::int64_t heads) {
-  return std::min(kScoreBytes, kFloat * u(rows) * u(rows) * u(heads));
-}
+std::uint64_t score_bytes(std::int64_t rows, std::int64_t heads) { return std::min(kScoreBytes, kFloat * u(rows) * u(rows) * u(heads)); }
 
 }  // namespace
 
@@ -50,8 +48,8 @@ StageCost denoise_cost(const DitConfig& c, std::int64_t rows, std::int64_t text_
                          static_cast<double>(c.refiner_layers) * attention_flops(text_rows, c.inner());
   const std::uint64_t tables =
       std::min<std::uint64_t>(std::uint64_t{1} << 30, kFloat * 2 * u(steps) * u(c.hidden) * (18 * u(c.layers) + 2));
-  // The state, and what a block holds at most: in its attention what goes in, q, k and v as they come, turned, and in the order of heads; in
-  // its MLP four tensors of the state's size and a chunk of rows. Measured at real width: within 8 %.
+  // The state, and what a block holds at most: in its attention what goes in, q, k and v as they come, turned, and in the order of heads;
+  // in its MLP four tensors of the state's size and a chunk of rows. Measured at real width: within 8 %.
   const std::uint64_t attention = kFloat * u(rows) * u(2 * c.hidden + 7 * c.inner()) + score_bytes(rows, c.heads);
   const std::uint64_t mlp = kFloat * u(rows) * u(5 * c.hidden) + kFloat * std::min<std::uint64_t>(u(rows), 4096) * u(3 * c.ffn);
   cost.working_bytes = std::max(attention, mlp) + tables;

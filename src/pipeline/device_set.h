@@ -12,8 +12,8 @@ class DeviceSet {
  public:
   explicit DeviceSet(int threads, TensorObserver observer = {}) : threads_(threads), observer_(std::move(observer)) {}
 
-  // A name as Device::open() takes it, "" for the CPU. "NAME#2" is another one on the same hardware, with its own threads and scratch memory.
-  // Errors: those of Device::open().
+  // A name as Device::open() takes it, "" for the CPU. "NAME#2" is another one on the same hardware, with its own threads and scratch
+  // memory. Errors: those of Device::open().
   Result<Device*> get(const std::string& name);
   // Gives the scratch memory of all back.
   void release_working_memory();

@@ -55,8 +55,9 @@ class LocalEngine final : public Engine {
     TRITIUM_TRY_ASSIGN(AtomicFile reserved, reserve_output(output, plan));
 
     ProgressTracker tracker(expected_stages(plan), hooks.progress);
-    Run run{job, request, part_places(plan, parts_for(job.inputs), lora_bytes(job.loras)), tracker, cancel,
-            [&tracker](int done, int of) { tracker.report(done, of); }, text_key(job), {}, {}};
+    Run run{job,           request, part_places(plan, parts_for(job.inputs), lora_bytes(job.loras)),
+            tracker,       cancel,  [&tracker](int done, int of) { tracker.report(done, of); },
+            text_key(job), {},      {}};
     if (!observed_) run.known_text = texts_.find(run.text_key);
     tracker.begin("load");
     TRITIUM_TRY_ASSIGN(run.turn, begin_turn(run));
@@ -137,7 +138,8 @@ class LocalEngine final : public Engine {
 
   [[nodiscard]] std::string text_key(const Job& job) const {
     const StagePlan& stage = *std::find_if(job.plan.stages.begin(), job.plan.stages.end(), [](const auto& s) { return s.name == "text"; });
-    const std::string arithmetic = fmt::format("{} {} {} {}", stage.device, stage.precision, fast_kernels_wanted(), backend_library_version());
+    const std::string arithmetic =
+        fmt::format("{} {} {} {}", stage.device, stage.precision, fast_kernels_wanted(), backend_library_version());
     return prompt_key(job.prompt) + encoder_key(*model_.text, arithmetic).substr(0, 16);
   }
 
@@ -191,7 +193,8 @@ class LocalEngine final : public Engine {
       out.text_tags = run.known_text->tags;
       return {};
     }
-    TRITIUM_TRY(with(run, "text", {Part::text}, [&] { return encode_prompt(parts_, run.job.prompt, pictures, out, run.cancel, run.step); }));
+    TRITIUM_TRY(
+        with(run, "text", {Part::text}, [&] { return encode_prompt(parts_, run.job.prompt, pictures, out, run.cancel, run.step); }));
     texts_.keep(run.text_key, {out.text, out.text_tags});
     return {};
   }

@@ -85,8 +85,9 @@ Result<Machine> describe_machine(const MachineOptions& options, DeviceSet& devic
     if (host && asked) host_asked = asked;
     const std::uint64_t free = info.memory_free > 0 ? info.memory_free + (facts.now ? parts.loaded_bytes(name) : 0) : kUnknownMemory;
     const int threads = options.threads > 0 ? options.threads : usable_cpus();
-    MachineDevice device{name, host ? 0 : memory_budget(free, asked), host, host ? threads * kAssumedCoreFlops : kAssumedDeviceFlops,
-                         kAssumedHostBandwidth, 0};
+    MachineDevice device{
+        name, host ? 0 : memory_budget(free, asked), host, host ? threads * kAssumedCoreFlops : kAssumedDeviceFlops, kAssumedHostBandwidth,
+        0};
     if (const auto measured = stored_speeds(info)) use_speeds(*measured, device, out);
     out.devices.push_back(std::move(device));
   }
@@ -98,8 +99,7 @@ Result<Machine> describe_machine(const MachineOptions& options, DeviceSet& devic
     StageDevices fixed;
     for (const DeviceChoice& choice : *choices) {
       const auto named = [&](const MachineDevice& d) { return same_name(d.name, choice.name); };
-      fixed.devices.push_back(
-          static_cast<std::size_t>(std::find_if(out.devices.begin(), out.devices.end(), named) - out.devices.begin()));
+      fixed.devices.push_back(static_cast<std::size_t>(std::find_if(out.devices.begin(), out.devices.end(), named) - out.devices.begin()));
       if (choice.share > 0) fixed.shares.push_back(choice.share);
     }
     out.fixed.emplace(stage, std::move(fixed));
@@ -114,7 +114,8 @@ MemoryAlternatives find_alternatives(const MachineOptions& options, const Machin
     for (const ModelPreset& preset : model_presets())
       out.models.push_back(released_model_shape(preset, host ? MatrixForm::packed : MatrixForm::blocks));
   for (const DeviceInfo& info : list_devices()) {
-    const bool used = std::any_of(machine.devices.begin(), machine.devices.end(), [&](const MachineDevice& d) { return d.name == info.name; });
+    const bool used =
+        std::any_of(machine.devices.begin(), machine.devices.end(), [&](const MachineDevice& d) { return d.name == info.name; });
     if (used || (info.kind != "cpu" && info.memory_free == 0)) continue;
     out.devices.push_back(
         {info.name, info.kind == "cpu" ? 0 : memory_budget(info.memory_free, options.budgets.of(info.name)), info.kind == "cpu", 1, 1});

@@ -130,7 +130,8 @@ std::optional<DeviceShare> Planner::share(const StageNeed& need, std::size_t dev
 std::vector<std::size_t> Planner::divide(const StageNeed& need, const std::vector<std::size_t>& devices) const {
   std::vector<double> rooms;
   for (std::size_t i = 0; i < devices.size(); ++i)
-    rooms.push_back(static_cast<double>(room(need, devices[i], need.working + (i == 0 ? part(need, devices[i]).other.resident : 0)).value_or(0)));
+    rooms.push_back(
+        static_cast<double>(room(need, devices[i], need.working + (i == 0 ? part(need, devices[i]).other.resident : 0)).value_or(0)));
   const auto fixed = machine_.fixed.find(need.name);
   const bool asked = fixed != machine_.fixed.end() && !fixed->second.shares.empty();
   const std::vector<double>& weights = asked ? fixed->second.shares : rooms;
@@ -146,7 +147,8 @@ std::vector<std::size_t> Planner::divide(const StageNeed& need, const std::vecto
     given = until;
   }
   if (asked) return counts;
-  const auto largest = static_cast<double>(std::max({Bytes{1}, need.part->largest_unit(), need.device_part ? need.device_part->largest_unit() : 0}));
+  const auto largest =
+      static_cast<double>(std::max({Bytes{1}, need.part->largest_unit(), need.device_part ? need.device_part->largest_unit() : 0}));
   for (std::size_t i = 0; i < counts.size(); ++i)
     while (static_cast<double>(counts[i]) * largest > rooms[i]) {
       std::size_t other = 0;
@@ -201,7 +203,8 @@ void Planner::time(const StageNeed& need, Candidate& c) const {
   for (std::size_t i = 0; i < c.devices.size(); ++i) {
     const MachineDevice& device = machine_.devices[c.devices[i]];
     const DeviceShare& share = c.stage.shares[i];
-    const double portion = need.part->units.empty() ? 1.0 : static_cast<double>(share.blocks) / static_cast<double>(need.part->units.size());
+    const double portion =
+        need.part->units.empty() ? 1.0 : static_cast<double>(share.blocks) / static_cast<double>(need.part->units.size());
     const double attention = device.attention > 0 ? device.attention : device.flops;
     const double once = (need.flops - need.attention_flops) / device.flops + need.attention_flops / attention;
     const double compute = once / need.passes * portion;

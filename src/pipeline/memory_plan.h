@@ -42,7 +42,7 @@ struct StageDevices {
 struct Machine {
   std::vector<MachineDevice> devices;  // those that compute in host memory share its budget
   std::uint64_t host_budget = 0;
-  double disk_bandwidth = 0;                          // bytes per second
+  double disk_bandwidth = 0;                               // bytes per second
   std::map<std::string, StageDevices, std::less<>> fixed;  // by stage; others run where it is best
 };
 

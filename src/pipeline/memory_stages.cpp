@@ -36,9 +36,11 @@ std::vector<StageNeed> stage_needs(const ModelShape& m, const RequestShape& r) {
   const StageCost encode = text_cost(m.text_config, r.text_tokens);
   out.push_back({"text", &m.text, &d.text, encode.working_bytes, kBaseBytes + text, encode.flops, encode.attention_flops, 1, false, 0});
   const StageCost denoise = denoise_cost(m.dit_config, rows, r.text_tokens, targets, r.steps);
-  out.push_back({"denoise", &m.dit, &d.dit, denoise.working_bytes, before, denoise.flops, denoise.attention_flops, r.steps, true, kFloat * u(rows) * u(m.dit_config.hidden)});
+  out.push_back({"denoise", &m.dit, &d.dit, denoise.working_bytes, before, denoise.flops, denoise.attention_flops, r.steps, true,
+                 kFloat * u(rows) * u(m.dit_config.hidden)});
   const StageCost video = video_decode_cost(m.video_vae_config, latent_frames, height, width);
-  out.push_back({"video", &m.video, &d.video, video.working_bytes - joining, before + clip + joining, video.flops, video.attention_flops, 1, false, 0});
+  out.push_back({"video", &m.video, &d.video, video.working_bytes - joining, before + clip + joining, video.flops, video.attention_flops, 1,
+                 false, 0});
   const StageCost audio = audio_decode_cost(m.audio_vae_config, audio_latents);
   out.push_back({"audio", &m.audio, &d.audio, audio.working_bytes, before + clip, audio.flops, 0, 1, false, 0});
   return out;

@@ -44,7 +44,8 @@ Result<void> keep(std::unique_ptr<T>& slot, Result<T> loaded) {
   return {};
 }
 
-// Whether what is loaded in one place does for another: the same devices and blocks, and streamed ones take no more than may be, nor much less.
+// Whether what is loaded in one place does for another: the same devices and blocks, and streamed ones take no more than may be, nor much
+// less.
 bool serves(const PartPlace& here, const PartPlace& wanted) {
   constexpr double kMuchLess = 0.8;
   return std::equal(here.shares.begin(), here.shares.end(), wanted.shares.begin(), wanted.shares.end(),
@@ -112,8 +113,8 @@ std::map<Part, PartPlace> part_places(const Plan& plan, std::span<const Part> pa
     for (const DeviceShare& share : stage->shares) {
       const bool streamed = share.resident_blocks < share.blocks;
       const std::uint64_t adapters = part == Part::dit && place.shares.empty() ? adapter_bytes : 0;
-      place.shares.push_back(
-          {share.device, share.blocks, streamed ? share.resident_bytes - std::min(adapters, share.resident_bytes) : 0, share.resident_bytes});
+      place.shares.push_back({share.device, share.blocks, streamed ? share.resident_bytes - std::min(adapters, share.resident_bytes) : 0,
+                              share.resident_bytes});
     }
   }
   return out;

@@ -113,7 +113,8 @@ void TextCache::write(const std::string& key, const Rows& rows) const {
   std::vector<float> tags;
   for (const Modality tag : rows.tags) tags.push_back(static_cast<float>(tag));
   const auto tokens = static_cast<std::int64_t>(tags.size());
-  const NamedTensor tensors[] = {{"text", {tokens, static_cast<std::int64_t>(rows.text.size()) / tokens}, rows.text}, {"tags", {tokens}, tags}};
+  const NamedTensor tensors[] = {{"text", {tokens, static_cast<std::int64_t>(rows.text.size()) / tokens}, rows.text},
+                                 {"tags", {tokens}, tags}};
   (void)write_safetensors(file_of(key), tensors, {{kChecksum, checksum(rows.text, tags)}});
 }
 

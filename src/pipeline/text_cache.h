@@ -12,7 +12,8 @@ namespace tritium {
 
 // A hash of everything the vision tower and the text encoder see of a request.
 std::string prompt_key(const PromptInputs& prompt);
-// What else the rows depend on: the encoder's files (path, size, time of the last change), the device, its arithmetic, the program's version.
+// What else the rows depend on: the encoder's files (path, size, time of the last change), the device, its arithmetic, the program's
+// version.
 std::string encoder_key(const WeightPart& encoder, const std::string& arithmetic);
 
 // Thread safe. Rows come back bit for bit as they were given.

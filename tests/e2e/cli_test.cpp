@@ -58,8 +58,8 @@ TEST_F(CommandLine, A29_FramesFollowThisModelsRule) {
 
 TEST_F(CommandLine, APlanIsPrintedForPeopleAndForMachines) {
   const std::string text = succeed({"plan", "a red circle", "--width", "100", "--seed", "3"}).out;
-  for (const char* part :
-       {"128x96, 22 frames at 24 fps", "20 steps, seed 3", "denoise", "memory of the host: about", "note: width 100 -> 128", "warning: width 128"})
+  for (const char* part : {"128x96, 22 frames at 24 fps", "20 steps, seed 3", "denoise", "memory of the host: about",
+                           "note: width 100 -> 128", "warning: width 128"})
     expect_contains(text, part);
   const Json plan = this->plan({"a red circle", "--seed", "3"});
   EXPECT_EQ(plan.at("seed"), 3);

@@ -1,6 +1,6 @@
 // Measured speeds in their file, the times that follow from them, and the report.
-#include "base/files.h"
 #include "pipeline/doctor_report.h"
+#include "base/files.h"
 #include "doctor/speeds.h"
 #include "unit/temp_folder.h"
 

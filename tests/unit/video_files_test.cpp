@@ -47,7 +47,8 @@ TEST(VideoFiles, SoundOfEveryLayoutAndRate) {
     std::string layout;
     int channels, rate;
     std::string codec, name;
-    std::size_t slack;  // samples that the last packet of the codec may add or leave out; AVI, without times of its own, may start a picture late
+    std::size_t
+        slack;  // samples that the last packet of the codec may add or leave out; AVI, without times of its own, may start a picture late
   };
   for (const Case& c : {Case{"mono", 1, 44100, "aac", "a.mp4", 0}, Case{"stereo", 2, 48000, "aac", "a.mp4", 0},
                         Case{"5.1", 6, 48000, "flac", "a.mkv", 0}, Case{"5.1", 6, 48000, "aac", "a.mp4", 0},

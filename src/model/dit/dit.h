@@ -24,8 +24,9 @@ struct ModulationTables {
 // outlive it.
 class Dit {
  public:
-  static Result<std::unique_ptr<Dit>> load(std::span<const DitShare> shares, std::shared_ptr<const WeightPart> part, const DitConfig& config,
-                                           MatrixPolicy policy, const CancelToken* cancel = nullptr, const LoadProgress& progress = {});
+  static Result<std::unique_ptr<Dit>> load(std::span<const DitShare> shares, std::shared_ptr<const WeightPart> part,
+                                           const DitConfig& config, MatrixPolicy policy, const CancelToken* cancel = nullptr,
+                                           const LoadProgress& progress = {});
   // On one device.
   static Result<std::unique_ptr<Dit>> load(Device& device, std::shared_ptr<const WeightPart> part, const DitConfig& config,
                                            MatrixPolicy policy, const CancelToken* cancel = nullptr, const LoadProgress& progress = {},
@@ -108,8 +109,8 @@ class DitRun {
   PackedLayout layout_;
   std::vector<RowTimesteps> steps_;
   std::shared_ptr<const ModulationTables> modulation_;
-  std::vector<Place> places_;  // one per shard
-  TensorPool pool_{0};         // on the first device
+  std::vector<Place> places_;               // one per shard
+  TensorPool pool_{0};                      // on the first device
   ggml_tensor* text_state_ = nullptr;       // [hidden, text rows]
   ggml_tensor* condition_state_ = nullptr;  // [hidden, condition rows], null without conditions
   ggml_tensor* time_of_target_ = nullptr;   // int32 [target rows]: row of the final table

@@ -33,8 +33,7 @@ std::map<std::string, LayerPlace> layers_by_name(DitWeights& w) {
     out[prefix + "adaln_proj.linear"] = {&block.modulation, device};
   };
   for (std::size_t i = 0; i < w.refiner.size(); ++i) add(w.refiner[i], fmt::format("token_refiner.blocks.{}.", i), first);
-  for (std::size_t i = 0; i < w.blocks.size(); ++i)
-    add(w.blocks[i], fmt::format("blocks.{}.", i), w.shard_of(static_cast<int>(i)).device);
+  for (std::size_t i = 0; i < w.blocks.size(); ++i) add(w.blocks[i], fmt::format("blocks.{}.", i), w.shard_of(static_cast<int>(i)).device);
   return out;
 }
 

@@ -68,8 +68,8 @@ struct DitResidency {
 Result<DitResidency> dit_residency(Device& device, const std::shared_ptr<const WeightPart>& part, const DitConfig& config,
                                    MatrixPolicy policy);
 
-// Blocks that do not fit the budget of their share are streamed. Errors: code model for names and shapes that do not fit the configuration or
-// values that are not finite; does_not_fit (need and have) below one block at a time; failure if the shares' blocks are not all blocks.
+// Blocks that do not fit the budget of their share are streamed. Errors: code model for names and shapes that do not fit the configuration
+// or values that are not finite; does_not_fit (need and have) below one block at a time; failure if the shares' blocks are not all blocks.
 Result<DitWeights> load_dit_weights(std::span<const DitShare> shares, const std::shared_ptr<const WeightPart>& part,
                                     const DitConfig& config, MatrixPolicy policy, const CancelToken* cancel = nullptr,
                                     const LoadProgress& progress = {});
