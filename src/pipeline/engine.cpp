@@ -206,7 +206,7 @@ class LocalEngine final : public Engine {
       if (run.turn.is_alone()) TRITIUM_TRY(loras_.use(parts_.dit(), run.job.loras, run.cancel));
       TRITIUM_TRY_ASSIGN(Latents noise, initial_noise(run.job.plan));
       const StepProgress step = [&](int done, int of) {
-        if (done % parts_.dit().config().layers == 0) relieve();
+        relieve();  // after every block
         run.step(done, of);
       };
       TRITIUM_TRY_ASSIGN(latents, denoise(parts_.dit(), run.job.plan, conditioning, std::move(noise), run.cancel, step));
@@ -218,6 +218,7 @@ class LocalEngine final : public Engine {
 
   // Something else needs the host's memory: better slower than the machine swapping.
   void relieve() const {
+    if (!parts_.dit().streamed()) return;
     const std::uint64_t free = host_memory().available;
     if (free < kLowMemory) parts_.dit().give_back(kLeastReserve - free);
   }
