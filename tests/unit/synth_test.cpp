@@ -170,7 +170,12 @@ TEST(Synth, MemoryDoesNotGrowWithTheFile) {
   const auto written = write_synthetic_part(part, folder.path() / "big.safetensors", options_of("bf16"));
   ASSERT_TRUE(written.ok()) << written.error().text();
   EXPECT_GT(*written, 256u << 20);
-  EXPECT_LT(peak_resident_bytes() - before, 32u << 20);
+#ifdef __SANITIZE_ADDRESS__
+  constexpr std::uint64_t kOwn = 300u << 20;  // what AddressSanitizer keeps of freed memory
+#else
+  constexpr std::uint64_t kOwn = 0;
+#endif
+  EXPECT_LT(peak_resident_bytes() - before, (32u << 20) + kOwn);
 }
 
 TEST(Synth, AnExistingFileStays) {

@@ -34,6 +34,9 @@ TEST(HostMemory, IsThereAndCounted) {
 
 // A limit of the process itself, set in a child: it cannot be raised again.
 TEST(HostMemory, TheProcesssOwnLimitsCount) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "AddressSanitizer does not start within a limit";
+#endif
   const auto limited = [] {
     const rlimit limit{std::uint64_t{3} << 40, std::uint64_t{3} << 40};  // more than there is: nothing changes
     const std::uint64_t total = host_memory().total;
@@ -46,6 +49,9 @@ TEST(HostMemory, TheProcesssOwnLimitsCount) {
 }
 
 TEST(FileMapping, PinnedPagesAreLockedUntilItGoes) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "AddressSanitizer locks no memory";
+#endif
   const test::TempFolder folder;
   const auto path = folder.path() / "weights";
   constexpr std::uint64_t kBytes = 8 * 4096;
