@@ -65,7 +65,8 @@ TEST_F(DoctorProgram, SeveralDevicesEachInAProcessOfItsOwn) {
 TEST_F(DoctorProgram, PlainOperationsWhereTheEnvironmentAsksForThem) {
   const Outcome outcome = doctor({"--only", "pointwise_snake", "--no-speeds", "--json"}, {{"TRITIUM_KERNELS", "plain"}});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
-  for (const auto& check : parse(outcome.out)["devices"][0]["checks"]) EXPECT_EQ(check["path"], "plain") << check;
+  const auto report = parse(outcome.out);
+  for (const auto& check : report["devices"][0]["checks"]) EXPECT_EQ(check["path"], "plain") << check;
 }
 
 TEST_F(DoctorProgram, MistakesOfTheCallerAreNamed) {
