@@ -89,7 +89,7 @@ TEST_F(FetchEnds, ADiskThatIsTooSmallIsNoticedBefore) {
 }
 
 TEST_F(FetchEnds, TwoAtOnce) {
-  one_file(slow_page(4 * kMiB, kMiB / 2));
+  one_file(slow_page(4 * kMiB, kMiB / 4));
   Process first(command(fetch_arguments()));
   ASSERT_TRUE(first.wait_for_error_text("\"stage\":\"fetch\""));
   const Outcome refused = fetch();
