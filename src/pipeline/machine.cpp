@@ -95,6 +95,7 @@ Result<Machine> describe_machine(const MachineOptions& options, DeviceSet& devic
   TRITIUM_TRY(check_budgets(options.budgets, out));
   for (const char* stage : kPlanStages) {
     const std::vector<DeviceChoice>* choices = options.placement.of_stage(stage);
+    if (choices == nullptr && options.placement.any.size() == 1) choices = &options.placement.any;  // not where another stage was sent
     if (choices == nullptr) continue;
     StageDevices fixed;
     for (const DeviceChoice& choice : *choices) {

@@ -107,8 +107,8 @@ std::optional<TextCache::Rows> TextCache::read(const std::string& key) const {
 
 void TextCache::write(const std::string& key, const Rows& rows) const {
   std::error_code failed;
-  fs::create_directories(folder_, failed);
-  fs::permissions(folder_, fs::perms::owner_all, failed);  // prompts can be guessed from it
+  // Prompts can be guessed from it. A folder that was there is its owner's to open or close.
+  if (fs::create_directories(folder_, failed)) fs::permissions(folder_, fs::perms::owner_all, failed);
   if (failed) return;
   std::vector<float> tags;
   for (const Modality tag : rows.tags) tags.push_back(static_cast<float>(tag));

@@ -5,6 +5,7 @@
 
 #include "base/system.h"
 #include "model/dit/lora.h"
+#include "pipeline/synth_model.h"
 
 #include <tritium/engine.h>
 
@@ -76,6 +77,46 @@ TEST_F(Budget, EveryBudgetGivesTheSameLatents) {
     ran += got.video == want.video;
   }
   EXPECT_EQ(ran, 6);
+}
+
+// A transformer larger than everything else together, so that there is a budget in which its blocks have to be streamed.
+TEST_F(Budget, ATransformerThatDoesNotFitIsStreamedThroughTheEngine) {
+  SynthModelOptions synthetic;
+  synthetic.preset = "demo";
+  synthetic.demo = demo::folder();
+  synthetic.parts = {PartKind::dit};
+  synthetic.format = *target_format("bf16");
+  synthetic.set = {{"dit.num_layers", "40"}};
+  const auto files = require(write_synthetic_model(folder_.path() / "deep", synthetic));
+  Request wanted = request();
+  wanted.width = wanted.height = 96;
+  wanted.frames = 22;
+  const auto within = [&](std::uint64_t bytes) {
+    EngineOptions options;
+    options.model = demo::folder();
+    options.dit = files.front().path;
+    if (bytes > 0) options.memory_budgets = {fmt::format("CPU={:.9f}", static_cast<double>(bytes) / (1 << 30))};
+    return require(Engine::open(options));
+  };
+  const auto denoise = [](const Plan& plan) {
+    return *std::find_if(plan.stages.begin(), plan.stages.end(), [](const StagePlan& s) { return s.name == "denoise"; });
+  };
+  const auto free = within(0);
+  const StagePlan whole = denoise(require(free->plan(wanted)));
+  const Outcome want = generate(*free, wanted);
+  ASSERT_EQ(whole.transfer_bytes, 0u);
+  for (const double share : {0.4, 0.7}) {  // below, the video decoder does not fit
+    SCOPED_TRACE(share);
+    const std::uint64_t budget =
+        whole.host_bytes + whole.working_bytes + static_cast<std::uint64_t>(share * static_cast<double>(whole.weight_bytes));
+    const auto engine = within(budget);
+    const Plan plan = require(engine->plan(wanted));
+    EXPECT_GT(denoise(plan).transfer_bytes, 0u) << "blocks are streamed";
+    EXPECT_LE(plan.peak_bytes, budget);
+    const Outcome got = generate(*engine, wanted);
+    EXPECT_EQ(got.video, want.video);
+    EXPECT_EQ(got.audio, want.audio);
+  }
 }
 
 TEST_F(Budget, TooLittleIsRefusedWithNeedAndHave) {

@@ -64,6 +64,11 @@ TEST_F(PlacedStages, ThePlanSaysWhereBlocksRun) {
   }
 }
 
+TEST_F(PlacedStages, StagesThatAreNotNamedStayWhereTheRestIs) {
+  const Plan plan = require(open("CPU,dit=CPU#2")->plan(request()));
+  for (const StagePlan& stage : plan.stages) EXPECT_EQ(stage.device, stage.name == "denoise" ? "CPU#2" : "CPU") << stage.name;
+}
+
 TEST_F(PlacedStages, AdaptersGoWithTheirLayers) {
   test::LoraMaker maker;
   maker.targets = dit_lora_targets(require(open_model(demo::folder())).dit_config);
