@@ -44,10 +44,20 @@ class IsolatedEngine final : public Engine {
     return {};
   }
 
+  // Sends a request and waits for the first frame of the answer. A worker left from earlier that dies without one may have been dead, or
+  // about to die, before it was asked: another is asked once more.
+  Result<WorkerFrame> ask(FrameType type, const std::string& body, const std::string& doing, const CancelToken* cancel) {
+    const bool from_earlier = client_ && client_->alive();
+    TRITIUM_TRY(be_ready(cancel));
+    auto frame = ask_once(type, body, doing, cancel);
+    if (frame.ok() || !from_earlier || !client_->died_by_itself() || (cancel != nullptr && cancel->cancelled())) return frame;
+    TRITIUM_TRY(be_ready(cancel));
+    return ask_once(type, body, doing, cancel);
+  }
+
   Result<Plan> plan(const Request& request) override {
-    TRITIUM_TRY(be_ready(nullptr));
-    TRITIUM_TRY(client_->request(FrameType::plan, encode_message(PlanMessage{current_folder(), request}), "planning", nullptr));
-    TRITIUM_TRY_ASSIGN(const WorkerFrame frame, client_->receive(nullptr));
+    TRITIUM_TRY_ASSIGN(const WorkerFrame frame,
+                       ask(FrameType::plan, encode_message(PlanMessage{current_folder(), request}), "planning", nullptr));
     if (frame.type == FrameType::failed) return failure(*client_, frame);
     if (frame.type != FrameType::planned) return client_->unexpected(frame);
     return client_->decode<Plan>(frame);
@@ -56,15 +66,14 @@ class IsolatedEngine final : public Engine {
   using Engine::generate;
   Result<Artifact> generate(const Request& request, const OutputOptions& output, const GenerateHooks& hooks,
                             const CancelToken* cancel) override {
-    TRITIUM_TRY(be_ready(cancel));
     const OutputState before(output);
     const Cleaner cleaner{*this, before};
     const bool cancelled = cancel != nullptr && cancel->cancelled();
-    TRITIUM_TRY(client_->request(FrameType::generate, encode_message(GenerateMessage{current_folder(), request, output, cancelled}),
-                                 "preparing the request", cancel));
     answered_ = false;
+    TRITIUM_TRY_ASSIGN(WorkerFrame frame,
+                       ask(FrameType::generate, encode_message(GenerateMessage{current_folder(), request, output, cancelled}),
+                           "preparing the request", cancel));
     for (;;) {
-      TRITIUM_TRY_ASSIGN(const WorkerFrame frame, client_->receive(cancel));
       switch (frame.type) {
         case FrameType::planned: {
           TRITIUM_TRY_ASSIGN(const Plan plan, client_->decode<Plan>(frame));
@@ -89,6 +98,7 @@ class IsolatedEngine final : public Engine {
         default:
           return client_->unexpected(frame);
       }
+      TRITIUM_TRY_ASSIGN(frame, client_->receive(cancel));
     }
   }
 
@@ -96,11 +106,17 @@ class IsolatedEngine final : public Engine {
   [[nodiscard]] std::string model_text() const override { return opened_.model_text; }
 
  private:
+  Result<WorkerFrame> ask_once(FrameType type, const std::string& body, const std::string& doing, const CancelToken* cancel) {
+    TRITIUM_TRY(client_->request(type, body, doing, cancel));
+    return client_->receive(cancel);
+  }
+
   // However a request ends, also by an exception of a callback: a worker that has not answered is ended, and what it left is removed.
   struct Cleaner {
     IsolatedEngine& engine;
     const OutputState& before;
     ~Cleaner() {
+      if (!engine.client_) return;  // none could be started
       WorkerClient& client = *engine.client_;
       if (!engine.answered_) client.end();
       if (client.alive()) return;

@@ -106,6 +106,7 @@ Result<void> WorkerClient::check(const CancelToken* cancel) {
 
 Error WorkerClient::died(const CancelToken* cancel) {
   const auto ending = process_->wait(kSecondsToEnd);
+  died_ = true;
   end();
   if (cancel != nullptr && cancel->cancelled()) return worker_interrupted(moment_);
   return worker_died(ending, moment_, process_->last_words());

@@ -16,6 +16,9 @@ class WorkerClient {
 
   [[nodiscard]] bool alive() const { return !over_ && !process_->wait(0) && !process_->hung_up(); }
 
+  // It ended although nobody here asked for it.
+  [[nodiscard]] bool died_by_itself() const { return died_; }
+
   // Sends a request; `doing` names it in errors.
   Result<void> request(FrameType type, const std::string& body, const std::string& doing, const CancelToken* cancel);
   // Waits for the next frame of the answer. Passes on that the token was cancelled, and ends the worker when that has no effect.
@@ -47,7 +50,7 @@ class WorkerClient {
   FrameReader frames_;
   WorkerMoment moment_;
   double stall_seconds_, grace_seconds_;
-  bool over_ = false;
+  bool over_ = false, died_ = false;
   bool sent_ = false;                                  // the request that is answered now
   bool cancel_sent_ = false;                           // for it
   double last_look_ = 0, silent_ = 0, cancelled_ = 0;  // seconds
