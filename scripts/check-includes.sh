@@ -30,7 +30,9 @@ cli:       base weights fetch kernels device ops doctor model sampler media pipe
 export libraries='
 ^(ggml[a-z-]*|gguf)\.h$          ^src/((device|ops|kernels|model|doctor)/|weights/ggml_types\.cpp$)   ggml headers belong to device, ops, kernels, model, doctor and weights/ggml_types.cpp
 ^lib(av|sw)[a-z]+/               ^src/media/                            libav headers belong to media
-^curl/                           ^src/fetch/                             libcurl headers belong to fetch
+^curl/                           ^src/(fetch|server/input)/              libcurl headers belong to fetch and server/input
+^boost/                          ^src/server/http/                       Boost headers belong to server/http
+^prometheus/                     ^src/server/metrics/                    Prometheus headers belong to server/metrics
 ^(sqlite3[a-z]*)\.h$             ^src/job/[^/]*sqlite[^/]*$             SQLite headers belong to the SQLite store in job
 ^(libpq-fe|libpq-events)\.h$     ^src/job/[^/]*postgres[^/]*$           libpq headers belong to the PostgreSQL store in job
 '
@@ -49,8 +51,8 @@ function part_of(path, pieces) { return split(path, pieces, "/") > 2 ? pieces[2]
 function check_part(from, to) {
   if (from == to) return
   if (folder == "model" && to != "geometry") complain("parts of model/ share only model/geometry")
-  if (folder == "server" && from != "" && to != "" && to != "http" && to != "metrics")
-    complain("parts of server/ share only server/http and server/metrics")
+  if (folder == "server" && from != "" && to != "" && to != "http" && to != "input" && to != "metrics")
+    complain("parts of server/ share only server/http, server/input and server/metrics")
 }
 
 function check_project(path, quoted,    target) {

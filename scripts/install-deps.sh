@@ -13,7 +13,7 @@ set -euo pipefail
 packages=(build-essential cmake ninja-build ccache pkg-config git
   libavcodec-dev libavformat-dev libavutil-dev libswscale-dev libswresample-dev
   nlohmann-json3-dev libcli11-dev libfmt-dev libutf8proc-dev libssl-dev libcurl4-openssl-dev zlib1g-dev
-  libpng-dev libjpeg-dev libwebp-dev
+  libpng-dev libjpeg-dev libwebp-dev libboost-dev libsqlite3-dev prometheus-cpp-dev
   libgtest-dev libgmock-dev libbenchmark-dev ffmpeg clang libclang-rt-dev)
 
 sources_file=/etc/apt/sources.list.d/tritium.sources

@@ -16,6 +16,9 @@ enum class ErrorCode : int {
   does_not_fit = 4,   // memory or disk space
   device = 5,         // a compute device failed or cannot run the model
   rejected = 6,       // the output was made but is not acceptable (black, silent, not finite, ...)
+  not_found = 7,      // what was named does not exist, or not for this caller
+  conflict = 8,       // the state of what was named does not allow it
+  busy = 9,           // not now: a queue is full or a service is shutting down; the same may work later
   interrupted = 130,  // cancelled by the user
 };
 

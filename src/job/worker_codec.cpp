@@ -29,8 +29,8 @@ constexpr auto values_of(ReferenceInput::Kind) {
   return std::array{ReferenceInput::Kind::image, ReferenceInput::Kind::video, ReferenceInput::Kind::audio};
 }
 constexpr auto values_of(ErrorCode) {
-  return std::array{ErrorCode::failure, ErrorCode::usage,    ErrorCode::model,      ErrorCode::does_not_fit,
-                    ErrorCode::device,  ErrorCode::rejected, ErrorCode::interrupted};
+  return std::array{ErrorCode::failure,  ErrorCode::usage,     ErrorCode::model,    ErrorCode::does_not_fit, ErrorCode::device,
+                    ErrorCode::rejected, ErrorCode::not_found, ErrorCode::conflict, ErrorCode::busy,         ErrorCode::interrupted};
 }
 
 struct Encoder {
