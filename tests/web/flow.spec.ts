@@ -12,14 +12,14 @@ test('from a prompt to a clip and back', async ({ page, server }, { project }) =
 
   await test.step('the plan is there before anything is sent, with what was adjusted', async () => {
     await page.getByLabel('Prompt', { exact: true }).fill(prompt);
-    await page.getByLabel('Length in seconds').fill('0.95');
+    await page.getByLabel('Seconds', { exact: true }).fill('0.95');
     await page.getByLabel('Steps').fill('8');
     await page.getByLabel('Seed', { exact: true }).fill('3');
     const plan = page.getByRole('region', { name: 'Plan' });
     await expect(plan).toContainText('96×96, 39 frames, 1.63 s, 8 steps');
     await expect(plan).toContainText('→ 39');
     await expect(plan).toContainText(/about .*s/);
-    await page.getByLabel('Length in seconds').fill('');
+    await page.getByLabel('Seconds', { exact: true }).fill('');
     await expect(plan).toContainText('22 frames');
     await screenshot(page, `${project.name}-plan`);
   });

@@ -165,7 +165,8 @@ export async function startMock({ port = 0, key = '' } = {}) {
     }
     if (key && request.headers.authorization !== `Bearer ${key}`) return refuse(401, 'a key is needed', { code: 'invalid_api_key' });
     if (route === 'GET /v1/models')
-      return json(200, { data: [{ id: 'mock', defaults: { width: 96, height: 96, frames: 22, steps: 20, video_shift: 12, audio_shift: 3 }, loras: ['turbo'] }] });
+      return json(200, { data: [{ id: 'mock', defaults: { width: 96, height: 96, frames: 22, steps: 20, video_shift: 12, audio_shift: 3 } }] });
+    if (route === 'GET /v1/loras') return json(200, { data: [{ id: 'turbo' }] });
     if (route === 'GET /v1/events') {
       if (deaf) return refuse(503, 'no streams');
       response.writeHead(200, { 'content-type': 'text/event-stream', 'cache-control': 'no-store' });

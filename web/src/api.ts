@@ -136,9 +136,7 @@ export interface Plan {
 
 export interface Model {
   id: string;
-  name?: string;
   partition?: string;
-  loras?: string[];
   defaults?: { width?: number; height?: number; frames?: number; steps?: number; video_shift?: number; audio_shift?: number };
 }
 
@@ -237,6 +235,7 @@ function post(body: FormData | object | undefined): RequestInit {
 const id = encodeURIComponent;
 
 export const api = {
+  loras: () => json<{ data: { id: string }[] }>('/v1/loras'),
   models: () => json<{ data: Model[] }>('/v1/models'),
   plan: (body: FormData | object, signal: AbortSignal) => json<Plan>('/v1/videos/plan', { ...post(body), signal }),
   create: (body: FormData | object) => video('/v1/videos', post(body)),

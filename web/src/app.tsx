@@ -42,6 +42,15 @@ function Navigation() {
   );
 }
 
+// Progress where it is seen from other tabs.
+function useTitle(): void {
+  const first = running(useStore(jobs)).find((video) => video.status === 'in_progress');
+  const title = first ? `${first.progress} % · Tritium` : 'Tritium';
+  useEffect(() => {
+    document.title = title;
+  }, [title]);
+}
+
 export function App() {
   const [model, setModel] = useState<Model>();
   const [askKey, setAskKey] = useState<'no' | 'asked' | 'refused'>('no');
@@ -60,6 +69,7 @@ export function App() {
     askModel();
     again.current = follow();
   }, []);
+  useTitle();
   const keyChosen = (changed: boolean): void => {
     setAskKey('no');
     declined.current = !changed;
@@ -77,7 +87,7 @@ export function App() {
         <h1>
           <img src={iconAddress} alt="" width="24" height="24" /> Tritium
         </h1>
-        {model && <span class="muted small model">{t('app.model', { model: model.name ?? model.id })}</span>}
+        {model && <span class="muted small model">{t('app.model', { model: model.id })}</span>}
         <Navigation />
         {apiKey() !== '' && (
           <button type="button" class="quiet" onClick={() => setAskKey('asked')}>

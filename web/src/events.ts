@@ -14,6 +14,7 @@ const silenceMs = 45_000;
 
 export class EventFeed {
   private stopped = false;
+  private paused = false;
   private parser = new EventParser();
   private abort = new AbortController();
   private wake: (() => void) | undefined;
@@ -37,33 +38,46 @@ export class EventFeed {
     this.wake?.();
   }
 
+  pause(): void {
+    this.paused = true;
+    this.abort.abort();
+  }
+  resume(): void {
+    if (!this.paused) return;
+    this.paused = false;
+    this.wake?.();
+  }
+
   private async run(): Promise<void> {
     let failures = 0;
     while (!this.stopped) {
       this.abort = new AbortController();
+      let unauthorized = false;
       try {
         await this.read(() => {
           failures = 0;
           this.handlers.connected(true);
         });
       } catch (error) {
-        if (error instanceof ApiError && error.status === 401 && !this.stopped) {
-          this.handlers.connected(false);
-          await this.pause(3_600_000);  // until there is a key
-          continue;
-        }
+        unauthorized = error instanceof ApiError && error.status === 401;
       }
       if (this.stopped) return;
+      if (this.paused) {
+        await this.sleep();
+        continue;
+      }
       this.handlers.connected(false);
       failures += 1;
       const base = this.parser.retryMs || 1_000;
-      await this.pause(Math.min(slowestRetryMs, base * 2 ** (failures - 1)) * (0.75 + Math.random() / 2));
+      // Without a key trying again is of no use: restart() comes with one.
+      await this.sleep(unauthorized ? undefined : Math.min(slowestRetryMs, base * 2 ** (failures - 1)) * (0.75 + Math.random() / 2));
     }
   }
 
-  private pause(ms: number): Promise<void> {
+  // Until the time is over or somebody wakes it.
+  private sleep(ms?: number): Promise<void> {
     return new Promise((resolve) => {
-      const timer = setTimeout(resolve, ms);
+      const timer = ms === undefined ? undefined : setTimeout(resolve, ms);
       this.wake = () => {
         clearTimeout(timer);
         resolve();

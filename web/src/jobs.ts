@@ -17,7 +17,10 @@ export const jobs = new Store<Jobs>({ byId: new Map(), previews: new Map(), load
 
 export const isOver = (video: Video): boolean => video.status === 'completed' || video.status === 'failed' || video.status === 'cancelled';
 
-const newestFirst = (a: Video, b: Video): number => b.created_at - a.created_at || (a.id < b.id ? 1 : -1);
+// Times are whole seconds: of the same second, what came to be known later is newer.
+const arrivals = new Map<string, number>();
+const arrival = (video: Video): number => arrivals.get(video.id) ?? 0;
+const newestFirst = (a: Video, b: Video): number => b.created_at - a.created_at || arrival(b) - arrival(a);
 
 export function running(all: Jobs): Video[] {
   const open = [...all.byId.values()].filter((video) => !isOver(video));
@@ -29,7 +32,9 @@ export function finished(all: Jobs): Video[] {
   return [...all.byId.values()].filter(isOver).sort(newestFirst);
 }
 
+// Newest first, as lists are.
 function keep(videos: Video[]): void {
+  for (const video of [...videos].reverse()) if (!arrivals.has(video.id)) arrivals.set(video.id, arrivals.size + 1);
   jobs.update((now) => {
     const byId = new Map(now.byId);
     let previews = now.previews;
@@ -51,32 +56,41 @@ function without<T>(map: ReadonlyMap<string, T>, key: string): Map<string, T> {
 }
 
 function forget(id: string): void {
+  if (id === cursor) cursor = oldest(id)?.id ?? '';
   jobs.update((now) => ({ ...now, byId: without(now.byId, id), previews: without(now.previews, id) }));
 }
+
+const pageSize = 24;
+let cursor = ''; // the last job of the pages that were loaded
+
+const oldest = (except: string): Video | undefined =>
+  [...jobs.value.byId.values()]
+    .filter((video) => video.id !== except)
+    .sort(newestFirst)
+    .at(-1);
 
 // The newest page; what it should hold and does not is gone.
 async function refresh(): Promise<void> {
   const asked = Date.now() / 1000 - 2;
   try {
     const page = await api.list('', pageSize);
-    const oldest = page.data.at(-1);
+    const last = page.data.at(-1);
     const listed = new Set(page.data.map((video) => video.id));
+    if (!jobs.value.loaded) cursor = last?.id ?? '';
+    keep(page.data);
     jobs.update((now) => {
-      const older = (video: Video): boolean => page.has_more && oldest !== undefined && newestFirst(oldest, video) < 0;
+      const older = (video: Video): boolean => page.has_more && last !== undefined && newestFirst(last, video) < 0;
       const byId = new Map([...now.byId].filter(([id, video]) => listed.has(id) || video.created_at >= asked || older(video)));
       return { ...now, byId, loaded: true, problem: null, more: now.loaded && page.has_more ? now.more : page.has_more };
     });
-    keep(page.data);
   } catch (error) {
     if (error instanceof ApiError) jobs.update((now) => ({ ...now, problem: error }));
   }
 }
 
-const pageSize = 24;
-
 export async function loadMore(): Promise<void> {
-  const oldest = [...jobs.value.byId.values()].sort(newestFirst).at(-1);
-  const page = await api.list(oldest?.id ?? '', pageSize);
+  const page = await api.list(cursor, pageSize);
+  cursor = page.data.at(-1)?.id ?? cursor;
   keep(page.data);
   jobs.update((now) => ({ ...now, more: page.has_more }));
 }
@@ -141,6 +155,17 @@ export const actions = {
 };
 
 const pollMs = 2_000;
+const hiddenMs = 60_000;
+
+// Browsers allow a few connections to one server, for all tabs together: those that nobody looks at give theirs back.
+function whileSeen(feed: EventFeed): void {
+  let timer: number | undefined;
+  document.addEventListener('visibilitychange', () => {
+    clearTimeout(timer);
+    if (document.hidden) timer = window.setTimeout(() => feed.pause(), hiddenMs);
+    else feed.resume();
+  });
+}
 
 // Starts listening; returns what connects anew.
 export function follow(): () => void {
@@ -168,5 +193,6 @@ export function follow(): () => void {
     void refresh();
   };
   window.addEventListener('online', again);
+  whileSeen(feed);
   return again;
 }

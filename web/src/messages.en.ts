@@ -108,7 +108,7 @@ export const en = {
   'settings.short_edge': 'Short edge',
   'settings.width': 'Width',
   'settings.height': 'Height',
-  'settings.seconds': 'Length in seconds',
+  'settings.seconds': 'Seconds',
   'settings.steps': 'Steps',
   'settings.seed': 'Seed',
   'settings.random': 'random',
@@ -218,6 +218,7 @@ export const en = {
   'key.later': 'Not now',
 
   'error.unreachable': 'The server cannot be reached.',
+  'error.unreachable_large': 'The server broke off the connection; {size} of files may be more than it takes.',
   'error.retry_after': 'Try again in {time}.',
 };
 

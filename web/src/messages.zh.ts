@@ -110,7 +110,7 @@ export const zh: Record<MessageKey, string> = {
   'settings.short_edge': '短边',
   'settings.width': '宽度',
   'settings.height': '高度',
-  'settings.seconds': '时长（秒）',
+  'settings.seconds': '秒数',
   'settings.steps': '步数',
   'settings.seed': '种子',
   'settings.random': '随机',
@@ -220,5 +220,6 @@ export const zh: Record<MessageKey, string> = {
   'key.later': '以后再说',
 
   'error.unreachable': '无法连接服务器。',
+  'error.unreachable_large': '服务器中断了连接；{size} 的文件可能超出其限制。',
   'error.retry_after': '请在 {time} 后重试。',
 };

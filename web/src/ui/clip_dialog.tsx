@@ -1,4 +1,5 @@
 // One job that is over, or a running one that somebody has the address of: player, decided values, what to do with it.
+import { Fragment } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { ApiError, contentPath, type Video } from '../api';
 import { reuse } from '../draft';
@@ -89,10 +90,10 @@ function Facts({ video }: { video: Video }) {
       {rows
         .filter(([, value]) => value)
         .map(([name, value]) => (
-          <>
-            <dt key={name}>{name}</dt>
+          <Fragment key={name}>
+            <dt>{name}</dt>
             <dd>{value}</dd>
-          </>
+          </Fragment>
         ))}
     </dl>
   );

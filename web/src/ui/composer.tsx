@@ -1,15 +1,16 @@
 // The form for a new clip.
 import { useEffect, useState } from 'preact/hooks';
-import type { Model } from '../api';
-import { draft, emptyDraft } from '../draft';
+import { ApiError, type Model } from '../api';
+import { draft, emptyDraft, filesOf } from '../draft';
 import { bodyOf } from '../encode';
+import { bytes } from '../format';
 import { t } from '../i18n';
 import { actions } from '../jobs';
 import { filesIn } from '../media';
 import { useStore } from '../store';
 import { note, report } from './announcer';
 import { Inputs, takeFiles } from './inputs';
-import { PlanView, usePlan } from './plan_view';
+import { PlanSummary, PlanView, usePlan } from './plan_view';
 import { findingsOf, PromptEditor } from './prompt_editor';
 import { Settings } from './settings';
 
@@ -27,7 +28,9 @@ export function Composer({ model }: { model: Model | undefined }) {
       await actions.create(bodyOf(draft.value));
       note(t('create.sent'));
     } catch (error) {
-      report(error);
+      const size = filesOf(now).reduce((sum, input) => sum + (input.file?.size ?? 0), 0);
+      if (error instanceof ApiError && error.status === 0 && size > 32 * 1024 * 1024) note(t('error.unreachable_large', { size: bytes(size) }), true);
+      else report(error);
     }
     setSending(false);
   };
@@ -72,10 +75,10 @@ export function Composer({ model }: { model: Model | undefined }) {
       <Settings model={model} />
       <PlanView {...plan} />
       <div class="submit">
-        <button type="submit" class="primary" disabled={sending || blocked}>
+        <button type="submit" class="primary" title={t('create.shortcut')} disabled={sending || blocked}>
           {sending ? t('create.submitting') : count > 1 ? t('create.submit_n', { count }) : t('create.submit')}
         </button>
-        <kbd class="muted small">{t('create.shortcut')}</kbd>
+        <PlanSummary {...plan} />
       </div>
     </form>
   );

@@ -111,6 +111,14 @@ function PlanTable({ plan }: { plan: Plan }) {
   );
 }
 
+// The same in a few words, beside the button.
+export function PlanSummary({ plan, error, asking }: PlanState) {
+  if (error && error.status !== 401) return <span class="summary refused">{t('plan.refused')}</span>;
+  if (!plan) return <span class="summary muted">{asking ? t('plan.waiting') : ''}</span>;
+  const parts = [`${plan.width}×${plan.height}`, `${plan.seconds.toFixed(2)} s`, t('plan.time_value', { time: duration(plan.expected_seconds) })];
+  return <span class={asking ? 'summary muted asking' : 'summary muted'}>{parts.join(' · ')}</span>;
+}
+
 export function PlanView({ plan, error, asking, large, ask }: PlanState) {
   return (
     <section class={asking ? 'plan asking' : 'plan'} aria-labelledby="plan-title" aria-busy={asking}>

@@ -1,7 +1,17 @@
+import { api, type Model } from '../api';
 import { change, changeSettings, draft, hasFit, type Kept, type Settings as Values } from '../draft';
-import type { Model } from '../api';
 import { t } from '../i18n';
-import { useStore } from '../store';
+import { Store, useStore } from '../store';
+
+const loras = new Store<string[]>([]); // those of the server, asked for when they may be wanted
+
+function askLoras(): void {
+  if (loras.value.length > 0) return;
+  api.loras().then(
+    ({ data }) => (loras.value = data.map(({ id }) => id)),
+    () => undefined,
+  );
+}
 
 const ratios = ['16:9', '9:16', '1:1', '4:3', '3:4', '21:9'];
 
@@ -105,6 +115,7 @@ function KeptValues() {
 }
 
 export function Settings({ model }: { model: Model | undefined }) {
+  const known = useStore(loras);
   const { mode, settings } = useStore(draft);
   const defaults = model?.defaults ?? {};
   const shown = (value: number | undefined): string | undefined => (value === undefined ? undefined : String(value));
@@ -141,7 +152,7 @@ export function Settings({ model }: { model: Model | undefined }) {
         <NumberField label={t('settings.steps')} name="steps" min={1} max={1000} placeholder={shown(defaults.steps)} />
         <NumberField label={t('settings.seed')} name="seed" min={0} max={4294967295} placeholder={t('settings.random')} />
       </div>
-      <details open={Boolean(advanced)}>
+      <details open={Boolean(advanced)} onToggle={(event) => event.currentTarget.open && askLoras()}>
         <summary>{t('settings.more')}</summary>
         <div class="grid">
           <NumberField label={t('settings.video_shift')} name="videoShift" min={0.1} max={100} step="any" placeholder={shown(defaults.video_shift)} />
@@ -160,7 +171,7 @@ export function Settings({ model }: { model: Model | undefined }) {
             </label>
           )}
         </div>
-        <Loras known={model?.loras ?? []} />
+        <Loras known={known} />
       </details>
       <KeptValues />
     </fieldset>
