@@ -75,6 +75,25 @@ test('from a prompt to a clip and back', async ({ page, server }, { project }) =
     await expect(page.getByLabel('Seed', { exact: true })).toHaveValue('3');
   });
 
+  await test.step('a clip that begins with a picture; the picture is there when its settings are used again', async () => {
+    const thumbnail = await page.request.get(`${server.url}${await page.locator('.card img').first().getAttribute('src')}`);
+    await page.getByText('First / last frame').click();
+    await page.getByLabel(/^First frame/).setInputFiles({ name: 'start.jpg', mimeType: 'image/jpeg', buffer: await thumbnail.body() });
+    await expect(page.locator('.file')).toContainText('start.jpg');
+    await expect(page.getByRole('region', { name: 'Plan' })).toContainText('22 frames');
+    await page.getByRole('button', { name: 'Make clip' }).click();
+    await expect(page.locator('.card[data-status=completed]')).toHaveCount(2, { timeout: 20_000 });
+    await page.locator('.card-open').first().click();
+    const dialog = page.getByRole('dialog', { name: 'Clip' });
+    await expect(dialog.locator('dl')).toContainText('22');
+    await expect(dialog.locator('.finding.warning')).toHaveCount(0);
+    await dialog.getByRole('button', { name: 'Use these settings again' }).click();
+    await expect(page.locator('.file')).toContainText('from an earlier clip');
+    await expect.poll(() => page.locator('.file img').evaluate((image: HTMLImageElement) => image.naturalWidth)).toBeGreaterThan(0);
+    await expect(page.getByRole('region', { name: 'Plan' })).toContainText('22 frames');
+    await page.getByRole('button', { name: 'Start over' }).click();
+  });
+
   await test.step('a running one is cancelled, and tried again', async () => {
     await page.getByLabel('Prompt', { exact: true }).fill('a slow yellow star spins on a black background');
     await page.getByLabel('Steps').fill('400');

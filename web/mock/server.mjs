@@ -121,8 +121,11 @@ export async function startMock({ port = 0, key = '' } = {}) {
       id, object: 'video', model: 'mock', status: 'queued', progress: 0, created_at: Math.floor(Date.now() / 1000), prompt: body.prompt,
       size: `${planned.width}x${planned.height}`, seconds: planned.seconds.toFixed(3), seed: planned.seed, num_frames: planned.frames,
       num_inference_steps: planned.steps, flow_shift: 12, audio_flow_shift: 3, adjustments: planned.adjustments, warnings: [], timings: {},
-      request: { ...body },
+      request: body,
     };
+    // Files stay here and have another name.
+    for (const name of ['first_frame', 'last_frame']) if (body[name]) video.request = { ...video.request, [name]: `tritium:${id}/${name}` };
+    if (video.request.num_inference_steps) video.request.num_inference_steps = planned.steps;
     const job = { video };
     jobs.set(id, job);
     state(job);
@@ -190,7 +193,7 @@ export async function startMock({ port = 0, key = '' } = {}) {
       const data = all.slice(from, from + limit).map(shown);
       return json(200, { object: 'list', data, has_more: from + limit < all.length, last_id: data.at(-1)?.id ?? null });
     }
-    const match = /^\/v1\/videos\/([\w-]+)(?:\/(content|cancel|retry))?$/.exec(url.pathname);
+    const match = /^\/v1\/videos\/([\w-]+)(?:\/(content|cancel|retry|inputs\/[\w/]+))?$/.exec(url.pathname);
     const job = match && jobs.get(match[1]);
     if (!job) return refuse(404, 'there is no such video');
     if (match[2] === 'content') {
@@ -198,6 +201,7 @@ export async function startMock({ port = 0, key = '' } = {}) {
       const thumbnail = url.searchParams.get('variant') === 'thumbnail';
       return response.writeHead(200, { 'content-type': thumbnail ? 'image/jpeg' : 'video/mp4' }).end(thumbnail ? media.thumbnail : media.video);
     }
+    if (match[2]?.startsWith('inputs/')) return response.writeHead(200, { 'content-type': 'image/jpeg' }).end(media.thumbnail);
     if (match[2] === 'retry') return json(200, shown(create(job.video.request)));
     if (match[2] === 'cancel' || request.method === 'DELETE') {
       job.stopped = true;

@@ -123,7 +123,7 @@ function onProgress(data: Partial<Video> & { id: string; fraction?: number }): v
   if (!known || isOver(known)) return;
   const { fraction, ...rest } = data;
   const progress = fraction === undefined ? known.progress : Math.floor(100 * fraction);
-  keep([{ ...known, ...rest, status: 'in_progress', progress }]);
+  keep([videoOf({ ...known, status: 'in_progress', progress, ...rest })]);
 }
 
 let queueTimer: number | undefined;

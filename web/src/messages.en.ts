@@ -142,6 +142,7 @@ export const en = {
   'plan.memory_value': '{name}: {peak} of {budget}',
   'plan.adjusted': '{field}: {from} → {to} ({reason})',
   'plan.refused': 'This cannot be made',
+  'plan.unknown': 'No plan',
   'plan.stages': 'Stages',
 
   'queue.title': 'Queue',

@@ -144,6 +144,7 @@ export const zh: Record<MessageKey, string> = {
   'plan.memory_value': '{name}：{peak} / {budget}',
   'plan.adjusted': '{field}：{from} → {to}（{reason}）',
   'plan.refused': '无法生成',
+  'plan.unknown': '没有计划',
   'plan.stages': '阶段',
 
   'queue.title': '队列',

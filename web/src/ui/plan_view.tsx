@@ -111,9 +111,12 @@ function PlanTable({ plan }: { plan: Plan }) {
   );
 }
 
+// A request is refused; a server that is busy or away says nothing about the request.
+const verdict = (error: ApiError): string => t(error.status >= 400 && error.status < 429 ? 'plan.refused' : 'plan.unknown');
+
 // The same in a few words, beside the button.
 export function PlanSummary({ plan, error, asking }: PlanState) {
-  if (error && error.status !== 401) return <span class="summary refused">{t('plan.refused')}</span>;
+  if (error && error.status !== 401) return <span class="summary refused">{verdict(error)}</span>;
   if (!plan) return <span class="summary muted">{asking ? t('plan.waiting') : ''}</span>;
   const parts = [`${plan.width}×${plan.height}`, `${plan.seconds.toFixed(2)} s`, t('plan.time_value', { time: duration(plan.expected_seconds) })];
   return <span class={asking ? 'summary muted asking' : 'summary muted'}>{parts.join(' · ')}</span>;
@@ -131,7 +134,7 @@ export function PlanView({ plan, error, asking, large, ask }: PlanState) {
       )}
       {error && error.status !== 401 && (
         <div class="finding error" role="alert">
-          <strong>{t('plan.refused')}</strong> {messageOf(error)}
+          <strong>{verdict(error)}</strong> {messageOf(error)}
         </div>
       )}
       {plan && <PlanTable plan={plan} />}
