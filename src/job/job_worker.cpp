@@ -356,6 +356,13 @@ void JobWorker::count(const Job& job, const Artifact& artifact) {
   }
 }
 
+void JobWorker::count_end(const Job& job, bool lost) {
+  const std::lock_guard lock(service_.mutex);
+  if (job.state == JobState::completed) ++service_.totals.completed;
+  if (job.state == JobState::cancelled) ++service_.totals.cancelled;
+  if (job.state == JobState::failed && job.error) ++service_.totals.failed[reason_name(*job.error, lost)];
+}
+
 // Writes down how it ended, however long the store cannot be written.
 void JobWorker::settle(Job job, const Outcome& outcome, RunControl& control) {
   using Kind = Outcome::Kind;
@@ -363,23 +370,20 @@ void JobWorker::settle(Job job, const Outcome& outcome, RunControl& control) {
   job.error = outcome.error;
   const bool back = outcome.kind == Kind::try_again || (outcome.kind == Kind::stopped && control.reason() == StopReason::drained);
   if (outcome.kind == Kind::stopped && control.reason() == StopReason::lost) return;
-  const bool rejected = outcome.error && outcome.error->code == ErrorCode::rejected;  // its video is kept
+  if (outcome.error && outcome.error->code == ErrorCode::rejected) service_.files->keep_rejected(job.id, control.attempt(), job.output);
   job.state = outcome.kind == Kind::done ? JobState::completed : outcome.kind == Kind::failed ? JobState::failed : JobState::cancelled;
-  if (!back && !rejected) service_.files->clean(job.id, control.attempt(), /*checkpoints=*/true);
+  if (!back) service_.files->clean(job.id, control.attempt(), /*checkpoints=*/true);
   for (double pause = kFirstPause;; pause = std::min(2 * pause, kLongestPause)) {
-    const auto ended = service_.book->change([&](JobStore& store) {
-      const Release why = outcome.kind == Kind::stopped ? Release::interrupted : Release::failed;
-      return back ? store.release(lease, job, why) : store.finish(lease, job, service_.files->bytes(job.id));
-    });
+    const auto ended = service_.book->change(
+        [&](JobStore& store) {
+          const Release why = outcome.kind == Kind::stopped ? Release::interrupted : Release::failed;
+          return back ? store.release(lease, job, why) : store.finish(lease, job, service_.files->bytes(job.id));
+        },
+        [&](const Job& now) { count_end(now, outcome.lost); });
     if (ended.ok()) {
       if (!ended->has_value()) return;  // removed, or somebody else's by now
-      const Job& now = **ended;
-      if (is_terminal(now.state)) (void)service_.files->note(now);
+      if (is_terminal((*ended)->state)) (void)service_.files->note(**ended);
       service_.note_trouble("");
-      const std::lock_guard lock(service_.mutex);
-      if (now.state == JobState::completed) ++service_.totals.completed;
-      if (now.state == JobState::cancelled) ++service_.totals.cancelled;
-      if (now.state == JobState::failed && now.error) ++service_.totals.failed[reason_name(*now.error, outcome.lost)];
       return;
     }
     service_.note_trouble(ended.error().text());

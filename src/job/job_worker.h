@@ -34,6 +34,7 @@ class JobWorker {
   void settle(Job job, const Outcome& outcome, RunControl& control);
   void note_progress(Job& job, Progress progress, RunControl& control);
   void count(const Job& job, const Artifact& artifact);
+  void count_end(const Job& job, bool lost);
   bool wait_for_storage(const Job& job, RunControl& control, double& pause);
   void set_state(const char* state, const std::string& job = {});
   void lost();
