@@ -35,7 +35,7 @@ class LocalEngine final : public Engine {
   }
 
   Result<Plan> plan(const Request& request) override {
-    TRITIUM_TRY_ASSIGN(Job job, planner_.prepare(request, nullptr));
+    TRITIUM_TRY_ASSIGN(PreparedRequest job, planner_.prepare(request, nullptr));
     TRITIUM_TRY(list_fallbacks(job));
     return job.plan;
   }
@@ -49,7 +49,7 @@ class LocalEngine final : public Engine {
   using Engine::generate;
   Result<Artifact> generate(const Request& request, const OutputOptions& output, const GenerateHooks& hooks,
                             const CancelToken* cancel) override {
-    TRITIUM_TRY_ASSIGN(const Job job, planner_.prepare(request, cancel));
+    TRITIUM_TRY_ASSIGN(const PreparedRequest job, planner_.prepare(request, cancel));
     const Plan& plan = job.plan;
     if (hooks.plan) hooks.plan(plan);
     TRITIUM_TRY_ASSIGN(AtomicFile reserved, reserve_output(output, plan));
@@ -82,12 +82,16 @@ class LocalEngine final : public Engine {
     return artifact;
   }
 
+  Result<std::vector<std::string>> memory_budgets() override {
+    TRITIUM_TRY_ASSIGN(const Machine machine, describe_machine(machine_, devices_, parts_));
+    return budget_texts(machine);
+  }
   [[nodiscard]] std::string model_json() const override { return describe_model_json(model_); }
   [[nodiscard]] std::string model_text() const override { return describe_model_text(model_); }
 
  private:
   struct Run {
-    const Job& job;
+    const PreparedRequest& job;
     const Request& request;
     std::map<Part, PartPlace> places;
     ProgressTracker& tracker;
@@ -99,7 +103,7 @@ class LocalEngine final : public Engine {
   };
 
   // Which operations devices other than the CPU do not have.
-  Result<void> list_fallbacks(Job& job) {
+  Result<void> list_fallbacks(PreparedRequest& job) {
     for (const auto& [part, place] : part_places(job.plan, parts_for(job.inputs), 0))
       for (const PartPlace::Share& share : place.shares) {
         TRITIUM_TRY_ASSIGN(const Device* device, devices_.get(share.device));
@@ -136,7 +140,7 @@ class LocalEngine final : public Engine {
     return fingerprints_;
   }
 
-  [[nodiscard]] std::string text_key(const Job& job) const {
+  [[nodiscard]] std::string text_key(const PreparedRequest& job) const {
     const StagePlan& stage = *std::find_if(job.plan.stages.begin(), job.plan.stages.end(), [](const auto& s) { return s.name == "text"; });
     const std::string arithmetic =
         fmt::format("{} {} {} {}", stage.device, stage.precision, fast_kernels_wanted(), backend_library_version());
@@ -280,6 +284,7 @@ Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& options) {
   TRITIUM_TRY_ASSIGN(machine.placement, parse_placement(options.device));
   TRITIUM_TRY_ASSIGN(machine.budgets, parse_memory_budgets(options.memory_budgets));
   machine.threads = options.threads;
+  machine.budgets_are_free = options.budgets_are_free;
   TRITIUM_TRY_ASSIGN(ModelInfo model, open_model(options.model, selection));
   TRITIUM_TRY_ASSIGN(Tokenizer tokenizer, Tokenizer::load(model.tokenizer()));
   if (tokenizer.vocab_size() > model.text_config.vocabulary)

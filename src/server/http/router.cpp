@@ -95,6 +95,16 @@ Router::Match Router::find(const std::string& method, const std::string& path) c
   return out;
 }
 
+std::vector<std::pair<std::string, std::string>> Router::routes() const {
+  std::vector<std::pair<std::string, std::string>> out;
+  for (const Route& route : routes_) {
+    std::string pattern;
+    for (const std::string& segment : route.segments) pattern += "/" + segment;
+    out.emplace_back(route.method, std::move(pattern));
+  }
+  return out;
+}
+
 HttpResponse Router::error(const HttpRequest& request, int status, const Error& error) const {
   const std::pair<std::string, ErrorWriter>* best = nullptr;
   for (const auto& entry : errors_)
