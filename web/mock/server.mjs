@@ -3,7 +3,7 @@
 //
 //   node mock/server.mjs [PORT]          serves dist/ and the interface; TRITIUM_MOCK_KEY=KEY wants that key
 //
-// A prompt with the word "fail" fails, one with "slow" takes ten times as long. POST /mock/drop ends all event streams, POST /mock/deaf
+// A prompt with the word "fail" fails, one with "slow" takes twenty times as long. POST /mock/drop ends all event streams, POST /mock/deaf
 // refuses new ones, POST /mock/hear accepts them again.
 import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
@@ -35,13 +35,16 @@ function picture() {
 }
 
 const stages = [['load', 1], ['text', 3], ['denoise', 20], ['video', 4], ['audio', 2], ['write', 1]];
+const stepMs = 20;
 const total = stages.reduce((sum, [, steps]) => sum + steps, 0);
+
+let media; // made once
 
 export async function startMock({ port = 0, key = '' } = {}) {
   const jobs = new Map();
   const streams = new Set();
   const received = [];
-  const media = { video: clip(), thumbnail: picture() };
+  media ??= { video: clip(), thumbnail: picture() };
   let eventId = 0;
   let deaf = false;
   let running = null;
@@ -90,10 +93,10 @@ export async function startMock({ port = 0, key = '' } = {}) {
     let done = 0;
     for (const [stage, of] of stages)
       for (let step = 1; step <= of; step++) {
-        await new Promise((resolve) => setTimeout(resolve, /slow/.test(job.video.prompt) ? 400 : 40));
+        await new Promise((resolve) => setTimeout(resolve, /slow/.test(job.video.prompt) ? 20 * stepMs : stepMs));
         if (job.stopped) break;
         done += 1;
-        Object.assign(job.video, { stage, step, of, progress: Math.floor((100 * done) / total), eta_seconds: ((total - done) * 40) / 1000 });
+        Object.assign(job.video, { stage, step, of, progress: Math.floor((100 * done) / total), eta_seconds: ((total - done) * stepMs) / 1000 });
         send('progress', { id: job.video.id, stage, step, of, fraction: done / total, eta_seconds: job.video.eta_seconds });
         if (stage === 'denoise' && step % 5 === 0) send('preview', { id: job.video.id, mime_type: 'image/jpeg', data: media.thumbnail.toString('base64') });
         if (stage === 'denoise' && step === 10 && /fail/.test(job.video.prompt)) job.failure = {
@@ -173,7 +176,7 @@ export async function startMock({ port = 0, key = '' } = {}) {
     if (route === 'GET /v1/events') {
       if (deaf) return refuse(503, 'no streams');
       response.writeHead(200, { 'content-type': 'text/event-stream', 'cache-control': 'no-store' });
-      response.write(': hello\n\n');
+      response.write('retry: 300\n\n');
       streams.add(response);
       return response.on('close', () => streams.delete(response));
     }

@@ -86,6 +86,18 @@ function restore(): Draft {
 
 export const draft = new Store<Draft>(restore());
 
+// The prompt that a template, other settings or a new start took the place of, until somebody writes.
+export const replaced = new Store<string | null>(null);
+
+export function keepForUndo(): void {
+  if (draft.value.prompt.trim()) replaced.value = draft.value.prompt;
+}
+
+export function startOver(): void {
+  keepForUndo();
+  draft.value = emptyDraft;
+}
+
 // Text and settings outlive the tab; files cannot.
 let saveTimer: number | undefined;
 draft.subscribe(() => {
@@ -200,6 +212,7 @@ function span(range: [number, number] | undefined, unit: number): Span {
 
 // Fills the form with what a job was asked for. Its files stay on the server and are used from there.
 export function reuse(request: VideoRequest): void {
+  keepForUndo();
   const source = earlier(request.retake?.video ?? request.sound_for, 'video') ?? earlier(request.video_for, 'audio');
   draft.value = {
     ...emptyDraft,

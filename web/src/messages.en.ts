@@ -1,5 +1,4 @@
 export const en = {
-  'app.tagline': 'Video with sound',
   'app.skip': 'Skip to the prompt',
   'app.model': 'Model {model}',
   'app.offline': 'The server cannot be reached. Trying again …',
@@ -31,7 +30,8 @@ export const en = {
   'prompt.tokens': '{count} tokens',
   'prompt.insert': 'Insert {label} into the prompt',
   'prompt.checks': 'Remarks on the prompt',
-  'prompt.fine': 'Nothing to remark.',
+  'prompt.remarks': '{count} remarks on the prompt.',
+  'prompt.fine': 'No remarks on the prompt.',
 
   'template.text': 'Text to video',
   'template.speech': 'Someone speaks',
@@ -112,7 +112,6 @@ export const en = {
   'settings.steps': 'Steps',
   'settings.seed': 'Seed',
   'settings.random': 'random',
-  'settings.new_seed': 'New random seed each time',
   'settings.more': 'More',
   'settings.video_shift': 'Shift, video',
   'settings.audio_shift': 'Shift, sound',
@@ -200,8 +199,6 @@ export const en = {
   'clip.kept_until': 'Kept until',
   'clip.peak': 'Peak memory',
   'clip.timings': 'Time per stage',
-  'clip.adjustments': 'Adjusted',
-  'clip.warnings': 'Warnings',
   'clip.missing': 'This clip does not exist any more, or it belongs to another key.',
   'clip.unplayable': 'The browser could not play the video.',
 

@@ -1,7 +1,7 @@
 // The form for a new clip.
 import { useEffect, useState } from 'preact/hooks';
 import { ApiError, type Model } from '../api';
-import { draft, emptyDraft, filesOf } from '../draft';
+import { draft, filesOf, startOver } from '../draft';
 import { bodyOf } from '../encode';
 import { bytes } from '../format';
 import { t } from '../i18n';
@@ -66,7 +66,7 @@ export function Composer({ model }: { model: Model | undefined }) {
     >
       <div class="row between">
         <h2 id="create-title">{t('create.title')}</h2>
-        <button type="button" class="quiet" onClick={() => (draft.value = emptyDraft)}>
+        <button type="button" class="quiet" onClick={startOver}>
           {t('create.reset')}
         </button>
       </div>

@@ -30,6 +30,8 @@ function Doing({ video }: { video: Video }) {
     const stage = stageName(video.stage);
     parts.push(video.of ? t('job.step', { stage, step: video.step ?? 0, of: video.of }) : stage);
   }
+  const count = video.num_outputs ?? 1;
+  if (count > 1 && video.status === 'in_progress') parts.unshift(t('clip.output', { number: (video.output ?? 0) + 1, count }));
   if ((video.attempt ?? 1) > 1) parts.push(t('job.attempt', { attempt: video.attempt ?? 1, of: video.max_attempts ?? video.attempt ?? 1 }));
   return (
     <p class="small muted row wrap">
