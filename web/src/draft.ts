@@ -158,7 +158,8 @@ export function requestOf(now: Draft): VideoRequest {
     flow_shift: number(s.videoShift),
     audio_flow_shift: number(s.audioShift),
     num_outputs_per_prompt: outputs > 1 ? outputs : undefined,
-    lora: loras.length === 0 ? undefined : loras.map(({ name, scale, alpha }) => ({ name: name.trim(), scale: number(scale) ?? 1, ...alpha })),
+    lora:
+      loras.length === 0 ? undefined : loras.map(({ name, scale, alpha }) => ({ name: name.trim(), scale: number(scale) ?? 1, ...alpha })),
     fit: hasFit(now.mode) ? s.fit : undefined,
     ...now.kept,
   };
@@ -193,7 +194,11 @@ function settingsOf(request: VideoRequest): Settings {
     audioShift: typed(request.audio_flow_shift),
     outputs: String(request.num_outputs_per_prompt ?? 1),
     fit: request.fit ?? 'cover',
-    loras: (request.lora ?? []).map(({ name, scale, alpha }) => ({ name, scale: String(scale), alpha: alpha === undefined ? {} : { alpha } })),
+    loras: (request.lora ?? []).map(({ name, scale, alpha }) => ({
+      name,
+      scale: String(scale),
+      alpha: alpha === undefined ? {} : { alpha },
+    })),
   };
 }
 

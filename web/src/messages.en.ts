@@ -49,8 +49,10 @@ export const en = {
 
   'lint.empty': 'The prompt is empty; give at least one character.',
   'lint.long': '{length} characters; allowed are {limit}.',
-  'lint.free_three': 'Free text works. The model was trained with three parts: integrated_multimodal_description, overall_soundscape, non_diegetic_music. A template helps.',
-  'lint.free_six': 'Free text works. With references the model was trained with six parts, from subject_definitions to non_diegetic_music. A template helps.',
+  'lint.free_three':
+    'Free text works. The model was trained with three parts: integrated_multimodal_description, overall_soundscape, non_diegetic_music. A template helps.',
+  'lint.free_six':
+    'Free text works. With references the model was trained with six parts, from subject_definitions to non_diegetic_music. A template helps.',
   'lint.foreign_six': 'Not part of the six-part form for references: {parts}.',
   'lint.foreign_three': 'Only for prompts with references: {parts}.',
   'lint.missing': 'Missing: {parts}. Write N/A in a part that is not needed.',

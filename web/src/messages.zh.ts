@@ -51,7 +51,8 @@ export const zh: Record<MessageKey, string> = {
 
   'lint.empty': '提示词为空，请至少输入一个字符。',
   'lint.long': '共 {length} 个字符，最多允许 {limit} 个。',
-  'lint.free_three': '可以自由书写。模型训练时使用三段式：integrated_multimodal_description、overall_soundscape、non_diegetic_music，可选用模板。',
+  'lint.free_three':
+    '可以自由书写。模型训练时使用三段式：integrated_multimodal_description、overall_soundscape、non_diegetic_music，可选用模板。',
   'lint.free_six': '可以自由书写。有参考输入时模型训练使用六段式，从 subject_definitions 到 non_diegetic_music，可选用模板。',
   'lint.foreign_six': '不属于参考输入的六段式：{parts}。',
   'lint.foreign_three': '只用于有参考输入的提示词：{parts}。',

@@ -29,7 +29,8 @@ export function Composer({ model }: { model: Model | undefined }) {
       note(t('create.sent'));
     } catch (error) {
       const size = filesOf(now).reduce((sum, input) => sum + (input.file?.size ?? 0), 0);
-      if (error instanceof ApiError && error.status === 0 && size > 32 * 1024 * 1024) note(t('error.unreachable_large', { size: bytes(size) }), true);
+      if (error instanceof ApiError && error.status === 0 && size > 32 * 1024 * 1024)
+        note(t('error.unreachable_large', { size: bytes(size) }), true);
       else report(error);
     }
     setSending(false);

@@ -64,7 +64,12 @@ export function PromptEditor({ tokens, seconds }: { tokens?: number | undefined;
     return () => clearTimeout(timer);
   }, [now]);
   const findings = useMemo(() => findingsOf(settled, seconds), [settled, seconds]);
-  const labels = now.mode === 'references' ? labelsOf(now.references).flat() : filesOf(now).length > 0 && now.mode === 'keyframes' ? filesOf(now).map((_, i) => `<Picture ${i + 1}>`) : [];
+  const labels =
+    now.mode === 'references'
+      ? labelsOf(now.references).flat()
+      : filesOf(now).length > 0 && now.mode === 'keyframes'
+        ? filesOf(now).map((_, i) => `<Picture ${i + 1}>`)
+        : [];
   const hasBlank = nextBlank(now.prompt, 0) !== null;
 
   const select = (from: number, to: number): void => {
@@ -78,7 +83,10 @@ export function PromptEditor({ tokens, seconds }: { tokens?: number | undefined;
     if (blank) select(...blank);
   };
   const insert = (text: string): void => {
-    const { selectionStart: from, selectionEnd: to } = area.current ?? { selectionStart: now.prompt.length, selectionEnd: now.prompt.length };
+    const { selectionStart: from, selectionEnd: to } = area.current ?? {
+      selectionStart: now.prompt.length,
+      selectionEnd: now.prompt.length,
+    };
     change({ prompt: now.prompt.slice(0, from) + text + now.prompt.slice(to) });
     select(from + text.length, from + text.length);
   };
@@ -96,10 +104,15 @@ export function PromptEditor({ tokens, seconds }: { tokens?: number | undefined;
     <div class="prompt">
       <div class="row between">
         <label for="prompt">{t('prompt.label')}</label>
-        <select class="compact" aria-label={t('prompt.template')} value="" onChange={(event) => {
-          take(event.currentTarget.value);
-          event.currentTarget.value = '';
-        }}>
+        <select
+          class="compact"
+          aria-label={t('prompt.template')}
+          value=""
+          onChange={(event) => {
+            take(event.currentTarget.value);
+            event.currentTarget.value = '';
+          }}
+        >
           <option value="">{t('prompt.choose')}</option>
           {templates.map(({ id }) => (
             <option key={id} value={id}>
@@ -128,7 +141,14 @@ export function PromptEditor({ tokens, seconds }: { tokens?: number | undefined;
           {tokens !== undefined && ` · ${t('prompt.tokens', { count: tokens })}`}
         </span>
         {labels.map((label) => (
-          <button key={label} type="button" class="chip" title={t('prompt.insert', { label })} aria-label={t('prompt.insert', { label })} onClick={() => insert(label)}>
+          <button
+            key={label}
+            type="button"
+            class="chip"
+            title={t('prompt.insert', { label })}
+            aria-label={t('prompt.insert', { label })}
+            onClick={() => insert(label)}
+          >
             {label}
           </button>
         ))}
@@ -138,10 +158,14 @@ export function PromptEditor({ tokens, seconds }: { tokens?: number | undefined;
           </button>
         )}
         {before !== null && before !== now.prompt && (
-          <button type="button" class="chip" onClick={() => {
-            change({ prompt: before });
-            replaced.value = null;
-          }}>
+          <button
+            type="button"
+            class="chip"
+            onClick={() => {
+              change({ prompt: before });
+              replaced.value = null;
+            }}
+          >
             {t('prompt.undo')}
           </button>
         )}

@@ -36,7 +36,9 @@ function Doing({ video }: { video: Video }) {
   return (
     <p class="small muted row wrap">
       <span>{[stateOf(video), ...parts].join(' · ')}</span>
-      {video.status === 'in_progress' && typeof video.eta_seconds === 'number' && video.eta_seconds >= 0 && <Eta seconds={video.eta_seconds} />}
+      {video.status === 'in_progress' && typeof video.eta_seconds === 'number' && video.eta_seconds >= 0 && (
+        <Eta seconds={video.eta_seconds} />
+      )}
     </p>
   );
 }
@@ -53,7 +55,9 @@ function JobCard({ video, preview }: { video: Video; preview: string | undefined
   };
   return (
     <li class="job" data-job={video.id} data-status={video.status}>
-      <div class="thumbnail">{preview ? <img src={preview} alt={t('job.preview')} /> : <span class={video.status === 'in_progress' ? 'pulse' : ''} />}</div>
+      <div class="thumbnail">
+        {preview ? <img src={preview} alt={t('job.preview')} /> : <span class={video.status === 'in_progress' ? 'pulse' : ''} />}
+      </div>
       <div class="job-text">
         <p class="job-prompt" title={video.prompt}>
           {prompt}
@@ -61,7 +65,12 @@ function JobCard({ video, preview }: { video: Video; preview: string | undefined
         <progress max={100} value={video.status === 'queued' ? 0 : video.progress} aria-label={t('job.progress', { prompt })} />
         <Doing video={video} />
       </div>
-      <button type="button" disabled={busy || video.cancel_requested === true} aria-label={t('job.cancel_named', { prompt })} onClick={cancel}>
+      <button
+        type="button"
+        disabled={busy || video.cancel_requested === true}
+        aria-label={t('job.cancel_named', { prompt })}
+        onClick={cancel}
+      >
         {t('job.cancel')}
       </button>
     </li>
