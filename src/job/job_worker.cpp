@@ -233,10 +233,19 @@ JobWorker::Outcome JobWorker::make_output(Job& job, int n, RunControl& control) 
     steps_counted_ = 0;
     output_began_ = monotonic_seconds();
     Result<Artifact> made = Error{};
+    OutputOptions where;
+    where.checkpoint = service_.files->checkpoint(job.id, n);
+    where.checkpoint_steps = service_.options.checkpoint_steps;
     const auto folder = service_.files->begin(job.id, control.attempt(), n);
     if (folder.ok()) {
-      const GenerateHooks hooks{{}, [&](const Progress& p) { note_progress(job, p, control); }};
-      made = engine_->generate(request, {.video = *folder / "video.mp4"}, hooks, &control.token());
+      GenerateHooks hooks{{}, [&](const Progress& p) { note_progress(job, p, control); }};
+      if (service_.options.previews)
+        hooks.preview = [&](const std::string& jpeg) {
+          service_.book->show(job, JobEvent::Kind::preview, std::make_shared<const std::string>(jpeg));
+        };
+      where.video = *folder / "video.mp4";
+      where.thumbnail = *folder / "thumbnail.jpg";
+      made = engine_->generate(request, where, hooks, &control.token());
       const std::lock_guard lock(mutex_);
       if (pid_ > 0) job.peak_memory_bytes = std::max(job.peak_memory_bytes, process_memory(pid_).peak);
     } else {
@@ -247,6 +256,8 @@ JobWorker::Outcome JobWorker::make_output(Job& job, int n, RunControl& control) 
       if (output.ok()) {
         output->seed = *request.seed;
         job.outputs.push_back(std::move(*output));
+        std::error_code ignored;
+        fs::remove_all(where.checkpoint, ignored);
         count(job, *made);
         for (const StageTiming& timing : made->timings) {
           const auto same = std::find_if(job.timings.begin(), job.timings.end(), [&](const auto& t) { return t.stage == timing.stage; });

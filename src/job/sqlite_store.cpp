@@ -105,6 +105,21 @@ class SqliteStore final : public JobStore {
     return out;
   }
 
+  Result<bool> restore(const Job& job, const std::string& fingerprint, std::uint64_t bytes) override {
+    const std::lock_guard lock(writing_);
+    Job kept = job;
+    if (kept.state == JobState::running) kept.state = JobState::queued;
+    TRITIUM_TRY_ASSIGN(auto insert,
+                       writer_->prepare("INSERT OR IGNORE INTO jobs (sequence, id, owner, dialect, idempotency_key, fingerprint, "
+                                        "priority, state, attempt, finished_tick, bytes, document) "
+                                        "VALUES (nullif(?,0),?,?,?,?,?,?,?,?,?,?,?)"));
+    const JobSpec& spec = kept.spec;
+    insert.bind(kept.sequence).bind(kept.id).bind(spec.owner).bind(spec.dialect).bind(spec.idempotency_key).bind(fingerprint);
+    insert.bind(spec.priority).bind(static_cast<int>(kept.state)).bind(kept.attempt).bind(tick()).bind(bytes).bind(encode_job(kept));
+    TRITIUM_TRY(insert.run());
+    return writer_->changes() > 0;
+  }
+
   Result<std::optional<Job>> find(const std::string& id) override {
     const std::lock_guard lock(reading_);
     TRITIUM_TRY_ASSIGN(auto row, find_row(*reader_, id));

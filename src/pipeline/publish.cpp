@@ -4,6 +4,7 @@
 #include "base/system.h"
 #include "base/try.h"
 #include "device/device.h"
+#include "media/jpeg_writer.h"
 #include "media/mp4_writer.h"
 #include "media/png_writer.h"
 #include "media/wav_writer.h"
@@ -53,7 +54,6 @@ ordered_json request_json(const Request& r) {
   file("sound_for", r.sound_for);
   file("video_for", r.video_for);
   if (!r.aspect.empty()) out["aspect"] = r.aspect;
-  put(out, "short_edge", r.short_edge);
   for (const LoraInput& lora : r.loras) {
     ordered_json entry{{"file", lora.file.string()}, {"strength", lora.strength}};
     put(entry, "alpha", lora.alpha);
@@ -103,7 +103,8 @@ Result<void> check_extras(const OutputOptions& output) {
   std::error_code ignored;
   while (!frames.empty() && !fs::exists(frames, ignored)) frames = frames.has_parent_path() ? frames.parent_path() : ".";
   if (!frames.empty()) frames /= "frame.png";
-  const std::pair<const char*, fs::path> files[] = {{"frames_dir", frames}, {"wav", output.wav}, {"latents", output.latents}};
+  const std::pair<const char*, fs::path> files[] = {
+      {"frames_dir", frames}, {"wav", output.wav}, {"latents", output.latents}, {"thumbnail", output.thumbnail}};
   for (const auto& [field, path] : files) {
     if (path.empty()) continue;
     if (path.lexically_normal() == output.video.lexically_normal())
@@ -151,6 +152,10 @@ Result<void> write_extras(const OutputOptions& output, const Plan& plan, const C
         {"audio", {2, plan.audio_dim, plan.audio_latents}, latents.audio}};
     const std::map<std::string, std::string> about = {{"prompt", plan.prompt}, {"seed", std::to_string(plan.seed)}};
     TRITIUM_TRY(companions.add(output.latents, write_safetensors(output.latents, tensors, about)));
+  }
+  if (!output.thumbnail.empty()) {
+    TRITIUM_TRY_ASSIGN(const std::string jpeg, encode_thumbnail({clip.width, clip.height, clip.frame(clip.frames / 2)}));
+    TRITIUM_TRY(companions.add(output.thumbnail, write_file_atomically(output.thumbnail, jpeg)));
   }
   if (!output.wav.empty()) TRITIUM_TRY(companions.add(output.wav, write_wav(output.wav, clip.left, clip.right, clip.sample_rate)));
   return {};
