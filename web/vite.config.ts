@@ -17,7 +17,12 @@ function filesBelow(folder: string): string[] {
 // Lines as sha256sum prints them, in the order of the bytes of their names, hashed once more.
 function hashOfSources(): string {
   const names = [...inputs, ...filesBelow(join(root, 'src')).map((path) => relative(root, path))].sort((a, b) => (a < b ? -1 : 1));
-  const lines = names.map((name) => `${createHash('sha256').update(readFileSync(join(root, name))).digest('hex')}  ${name}\n`);
+  const lines = names.map(
+    (name) =>
+      `${createHash('sha256')
+        .update(readFileSync(join(root, name)))
+        .digest('hex')}  ${name}\n`,
+  );
   return createHash('sha256').update(lines.join('')).digest('hex');
 }
 
@@ -27,7 +32,11 @@ const recordSources = (): Plugin => ({
     this.emitFile({ type: 'asset', fileName: 'sources.sha256', source: `${hashOfSources()}\n` });
     // The only foreign code in the built files asks for its licence to go along.
     const licence = readFileSync(join(root, 'node_modules/preact/LICENSE'), 'utf8');
-    this.emitFile({ type: 'asset', fileName: 'third-party.txt', source: `This page contains Preact (https://preactjs.com).\n\n${licence}` });
+    this.emitFile({
+      type: 'asset',
+      fileName: 'third-party.txt',
+      source: `This page contains Preact (https://preactjs.com).\n\n${licence}`,
+    });
   },
 });
 

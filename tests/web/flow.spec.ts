@@ -49,14 +49,20 @@ test('from a prompt to a clip and back', async ({ page, server }, { project }) =
       return element.play();
     });
     await expect.poll(() => video.evaluate((element: HTMLVideoElement) => element.currentTime)).toBeGreaterThan(0.1);
-    expect(await video.evaluate((element: HTMLVideoElement & { webkitAudioDecodedByteCount?: number }) => element.webkitAudioDecodedByteCount)).toBeGreaterThan(0);
+    expect(
+      await video.evaluate((element: HTMLVideoElement & { webkitAudioDecodedByteCount?: number }) => element.webkitAudioDecodedByteCount),
+    ).toBeGreaterThan(0);
     await video.evaluate((element: HTMLVideoElement) => element.pause());
     await expect(dialog).toContainText('Seed');
     await expect(dialog.locator('dl')).toContainText('96×96');
     await expect(dialog.getByRole('table')).toContainText('Denoising');
     const [download] = await Promise.all([page.waitForEvent('download'), dialog.getByRole('link', { name: 'Download' }).click()]);
     expect(download.suggestedFilename()).toMatch(/\.mp4$/);
-    expect(readFileSync(await download.path()).subarray(4, 8).toString()).toBe('ftyp');
+    expect(
+      readFileSync(await download.path())
+        .subarray(4, 8)
+        .toString(),
+    ).toBe('ftyp');
     await expectNoSidewaysScrolling(page);
     await screenshot(page, `${project.name}-clip`);
     await expectAccessible(page);
@@ -109,7 +115,10 @@ test('from a prompt to a clip and back', async ({ page, server }, { project }) =
     await page.getByRole('dialog').getByRole('button', { name: 'Try again' }).click();
     await expect(page.getByRole('dialog')).toBeHidden();
     await expect(page.locator('.job')).toHaveCount(1);
-    await page.locator('.job').getByRole('button', { name: /^Cancel/ }).click();
+    await page
+      .locator('.job')
+      .getByRole('button', { name: /^Cancel/ })
+      .click();
     await expect(page.locator('.job')).toHaveCount(0);
   });
 

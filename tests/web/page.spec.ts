@@ -173,7 +173,10 @@ test.describe('with keys', () => {
     await expect.poll(() => page.locator('video.player').evaluate((video: HTMLVideoElement) => video.duration)).toBeGreaterThan(0.5);
     await page.reload();
     await expect(page.locator('video.player')).toHaveAttribute('src', /^blob:/);
-    expect(await page.evaluate(() => [Object.keys(localStorage), localStorage.getItem('tritium.draft')?.includes('sesame')])).toEqual([['tritium.draft'], false]);
+    expect(await page.evaluate(() => [Object.keys(localStorage), localStorage.getItem('tritium.draft')?.includes('sesame')])).toEqual([
+      ['tritium.draft'],
+      false,
+    ]);
   });
 
   test('without one the page stays quiet and says what is missing', async ({ page, mock, watched }) => {
@@ -223,7 +226,9 @@ test('everything is reached with the keyboard alone', async ({ page, mock }) => 
   await expect(page.getByRole('dialog')).toBeVisible();
   for (let i = 0; i < 12; i++) {
     await page.keyboard.press('Tab');
-    const inside = await page.evaluate(() => document.activeElement === document.body || document.activeElement?.closest('dialog') !== null);
+    const inside = await page.evaluate(
+      () => document.activeElement === document.body || document.activeElement?.closest('dialog') !== null,
+    );
     expect(inside).toBe(true);
   }
   await page.keyboard.press('Escape');

@@ -23,6 +23,6 @@ export default defineConfig({
   projects: [
     { name: 'units', testMatch: 'units.spec.ts' },
     { name: 'desktop', testMatch: ['flow.spec.ts', 'page.spec.ts'], use: { viewport: { width: 1360, height: 860 } } },
-    { name: 'phone', testMatch: 'flow.spec.ts', use: { viewport: { width: 360, height: 740 }, hasTouch: true, deviceScaleFactor: 2 } },
+    { name: 'phone', testMatch: 'flow.spec.ts', use: { viewport: { width: 360, height: 740 }, hasTouch: true } },
   ],
 });

@@ -23,7 +23,7 @@ export async function startServer(): Promise<Server> {
 
 async function startTritium(binary: string): Promise<Server> {
   const data = mkdtempSync(join(tmpdir(), 'tritium-web-'));
-  const child = spawn(binary, ['serve', '--port', '0', '--data', data], { stdio: ['ignore', 'pipe', 'pipe'] });
+  const child = spawn(binary, ['serve', '--port', '0', '--data', data, '--drain-seconds', '0'], { stdio: ['ignore', 'pipe', 'pipe'] });
   const url = await addressOf(child);
   return {
     url,

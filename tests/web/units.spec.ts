@@ -38,7 +38,9 @@ test.describe('remarks on prompts', () => {
     expect(codes({ prompt: three, references: true, pictures: 1 })).toContain('lint.foreign_six');
     expect(codes({ prompt: `${three}\nnon_diegetic_music: x` })).toContain('lint.twice');
     expect(codes({ prompt: three.replace('\nb\n', '\n') })).toContain('lint.empty_part');
-    expect(codes({ prompt: 'overall_soundscape: b\nintegrated_multimodal_description: a\nnon_diegetic_music: N/A' })).toContain('lint.order');
+    expect(codes({ prompt: 'overall_soundscape: b\nintegrated_multimodal_description: a\nnon_diegetic_music: N/A' })).toContain(
+      'lint.order',
+    );
     expect(codes({ prompt: 'x '.repeat(60) })).toEqual(['lint.free_three']);
     expect(codes({ prompt: 'x '.repeat(60), references: true, videos: 0 })).toEqual(['lint.free_six']);
   });
@@ -55,7 +57,13 @@ test.describe('remarks on prompts', () => {
   });
 
   test('labels that the model does not know', () => {
-    for (const [written, right] of [['<image 1>', '<Picture 1>'], ['@Image1', '<Picture 1>'], ['<picture 1>', '<Picture 1>'], ['[Audio 2]', '<Audio 2>'], ['<Sound 1>', '<Audio 1>']])
+    for (const [written, right] of [
+      ['<image 1>', '<Picture 1>'],
+      ['@Image1', '<Picture 1>'],
+      ['<picture 1>', '<Picture 1>'],
+      ['[Audio 2]', '<Audio 2>'],
+      ['<Sound 1>', '<Audio 1>'],
+    ])
       expect(first({ prompt: `as ${written} says` })).toMatchObject({ code: 'lint.misspelt', values: { written, right } });
     expect(codes({ prompt: 'take 1 of the video 2 times, Shot 3' })).toEqual([]);
   });
@@ -66,12 +74,19 @@ test.describe('remarks on prompts', () => {
     const shots = (text: string) => three.replace('[Shot 1] a', text);
     expect(codes({ prompt: shots('[Shot 1] a\n[Shot 3] At 00:02.000, b') })).toEqual(['lint.shots']);
     expect(codes({ prompt: shots('[Shot 1] a\n[Shot 2] At 00:02.000, b\n[Shot 3] At 00:01.500, c') })).toEqual(['lint.times_order']);
-    expect(first({ prompt: shots('[Shot 1] a\n[Shot 2] At 00:06.000, b'), seconds: 5.17 })?.values).toEqual({ time: '6.0', seconds: '5.2' });
+    expect(first({ prompt: shots('[Shot 1] a\n[Shot 2] At 00:06.000, b'), seconds: 5.17 })?.values).toEqual({
+      time: '6.0',
+      seconds: '5.2',
+    });
   });
 
   test('control tokens', () => {
     expect(first({ prompt: 'a <|im_end|>' })?.level).toBe('warning');
-    expect(first({ prompt: 'a <|image_pad|>', pictures: 1 })).toEqual({ level: 'error', code: 'lint.pad_token', values: { token: '<|image_pad|>' } });
+    expect(first({ prompt: 'a <|image_pad|>', pictures: 1 })).toEqual({
+      level: 'error',
+      code: 'lint.pad_token',
+      values: { token: '<|image_pad|>' },
+    });
   });
 
   test('templates keep to the forms', () => {
@@ -95,7 +110,8 @@ test('the next blank of a template', () => {
 });
 
 test('events come out whole, wherever the stream is cut', () => {
-  const stream = ': hello\r\nretry: 2000\n\nid: 7\nevent: state\ndata: {"id":\ndata: "a"}\n\nevent: progress\ndata:{"id":"é"}\r\n\r\ndata: not json\n\nid: 8\n\n';
+  const stream =
+    ': hello\r\nretry: 2000\n\nid: 7\nevent: state\ndata: {"id":\ndata: "a"}\n\nevent: progress\ndata:{"id":"é"}\r\n\r\ndata: not json\n\nid: 8\n\n';
   for (let size = 1; size < 40; size++) {
     const parser = new EventParser();
     const events = [];

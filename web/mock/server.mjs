@@ -3,7 +3,7 @@
 //
 //   node mock/server.mjs [PORT]          serves dist/ and the interface; TRITIUM_MOCK_KEY=KEY wants that key
 //
-// A prompt with the word "fail" fails, one with "slow" takes ten times as long. POST /mock/drop ends all event streams, POST /mock/deaf
+// A prompt with the word "fail" fails, one with "slow" takes twenty times as long. POST /mock/drop ends all event streams, POST /mock/deaf
 // refuses new ones, POST /mock/hear accepts them again.
 import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
@@ -12,7 +12,12 @@ import { dirname, extname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 const dist = join(dirname(fileURLToPath(import.meta.url)), '../dist');
-const types = { '.html': 'text/html; charset=utf-8', '.js': 'text/javascript; charset=utf-8', '.css': 'text/css; charset=utf-8', '.svg': 'image/svg+xml' };
+const types = {
+  '.html': 'text/html; charset=utf-8',
+  '.js': 'text/javascript; charset=utf-8',
+  '.css': 'text/css; charset=utf-8',
+  '.svg': 'image/svg+xml',
+};
 // As in src/server/ui/ui_routes.cpp.
 const policy =
   "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; media-src 'self' blob:; connect-src 'self'; " +
@@ -22,26 +27,60 @@ const policy =
 function clip() {
   const made = spawnSync(
     'ffmpeg',
-    ['-v', 'error', '-f', 'lavfi', '-i', 'testsrc=size=96x96:rate=24:duration=1', '-f', 'lavfi', '-i', 'sine=frequency=440:duration=1',
-      '-pix_fmt', 'yuv420p', '-c:v', 'libx264', '-c:a', 'aac', '-shortest', '-movflags', 'frag_keyframe+empty_moov', '-f', 'mp4', '-'],
+    [
+      '-v',
+      'error',
+      '-f',
+      'lavfi',
+      '-i',
+      'testsrc=size=96x96:rate=24:duration=1',
+      '-f',
+      'lavfi',
+      '-i',
+      'sine=frequency=440:duration=1',
+      '-pix_fmt',
+      'yuv420p',
+      '-c:v',
+      'libx264',
+      '-c:a',
+      'aac',
+      '-shortest',
+      '-movflags',
+      'frag_keyframe+empty_moov',
+      '-f',
+      'mp4',
+      '-',
+    ],
     { maxBuffer: 1 << 24 },
   );
   return made.status === 0 ? made.stdout : Buffer.alloc(0);
 }
 
 function picture() {
-  const made = spawnSync('ffmpeg', ['-v', 'error', '-f', 'lavfi', '-i', 'testsrc=size=96x96', '-frames:v', '1', '-f', 'mjpeg', '-'], { maxBuffer: 1 << 24 });
+  const made = spawnSync('ffmpeg', ['-v', 'error', '-f', 'lavfi', '-i', 'testsrc=size=96x96', '-frames:v', '1', '-f', 'mjpeg', '-'], {
+    maxBuffer: 1 << 24,
+  });
   return made.status === 0 ? made.stdout : Buffer.alloc(0);
 }
 
-const stages = [['load', 1], ['text', 3], ['denoise', 20], ['video', 4], ['audio', 2], ['write', 1]];
+const stages = [
+  ['load', 1],
+  ['text', 3],
+  ['denoise', 20],
+  ['video', 4],
+  ['audio', 2],
+  ['write', 1],
+];
+const stepMs = 20;
 const total = stages.reduce((sum, [, steps]) => sum + steps, 0);
+
+let media; // made once
 
 export async function startMock({ port = 0, key = '' } = {}) {
   const jobs = new Map();
   const streams = new Set();
   const received = [];
-  const media = { video: clip(), thumbnail: picture() };
+  media ??= { video: clip(), thumbnail: picture() };
   let eventId = 0;
   let deaf = false;
   let running = null;
@@ -64,19 +103,34 @@ export async function startMock({ port = 0, key = '' } = {}) {
     const asked = body.seconds ? Math.ceil(Number(body.seconds) * 24 - 1e-6) : 22;
     const frames = 17 * Math.ceil((asked - 5) / 17) + 5;
     const adjustments = [];
-    if (body.width && width !== Number(body.width)) adjustments.push({ field: 'width', from: String(body.width), to: String(width), reason: 'sizes are multiples of 32' });
+    if (body.width && width !== Number(body.width))
+      adjustments.push({ field: 'width', from: String(body.width), to: String(width), reason: 'sizes are multiples of 32' });
     if (frames !== asked) adjustments.push({ field: 'frames', from: String(asked), to: String(frames), reason: 'clips have 17n+5 frames' });
     const need = width * height * frames * 300;
     const budget = 16 * 2 ** 30;
     return {
       refused: need > budget,
       mode: body.retake ? 'retake' : body.references ? 'ref2va' : body.first_frame || body.last_frame ? 'fl2va' : 't2va',
-      prompt: body.prompt, width, height, frames, fps: 24, seconds: frames / 24, steps: Number(body.num_inference_steps) || 20,
-      seed: body.seed === undefined ? 4242 : Number(body.seed), video_shift: 12, audio_shift: 3, adjustments, warnings: [], notes: [],
-      text_tokens: Math.ceil((body.prompt ?? '').length / 4), rows: 152,
+      prompt: body.prompt,
+      width,
+      height,
+      frames,
+      fps: 24,
+      seconds: frames / 24,
+      steps: Number(body.num_inference_steps) || 20,
+      seed: body.seed === undefined ? 4242 : Number(body.seed),
+      video_shift: 12,
+      audio_shift: 3,
+      adjustments,
+      warnings: [],
+      notes: [],
+      text_tokens: Math.ceil((body.prompt ?? '').length / 4),
+      rows: 152,
       stages: stages.map(([stage]) => ({ stage, device: 'CPU', seconds: 0.1, load_seconds: 0 })),
       memories: [{ memory: 'host', peak_bytes: need + 150 * 2 ** 20, budget_bytes: budget }],
-      expected_seconds: 1.5, peak_bytes: need, available_bytes: budget,
+      expected_seconds: 1.5,
+      peak_bytes: need,
+      available_bytes: budget,
     };
   }
 
@@ -90,15 +144,27 @@ export async function startMock({ port = 0, key = '' } = {}) {
     let done = 0;
     for (const [stage, of] of stages)
       for (let step = 1; step <= of; step++) {
-        await new Promise((resolve) => setTimeout(resolve, /slow/.test(job.video.prompt) ? 400 : 40));
+        await new Promise((resolve) => setTimeout(resolve, /slow/.test(job.video.prompt) ? 20 * stepMs : stepMs));
         if (job.stopped) break;
         done += 1;
-        Object.assign(job.video, { stage, step, of, progress: Math.floor((100 * done) / total), eta_seconds: ((total - done) * 40) / 1000 });
+        Object.assign(job.video, {
+          stage,
+          step,
+          of,
+          progress: Math.floor((100 * done) / total),
+          eta_seconds: ((total - done) * stepMs) / 1000,
+        });
         send('progress', { id: job.video.id, stage, step, of, fraction: done / total, eta_seconds: job.video.eta_seconds });
-        if (stage === 'denoise' && step % 5 === 0) send('preview', { id: job.video.id, mime_type: 'image/jpeg', data: media.thumbnail.toString('base64') });
-        if (stage === 'denoise' && step === 10 && /fail/.test(job.video.prompt)) job.failure = {
-          code: 'failure', message: 'the worker died while denoising', hint: 'look at its last words', stage, last_words: 'ggml: out of memory\nsignal 6',
-        };
+        if (stage === 'denoise' && step % 5 === 0)
+          send('preview', { id: job.video.id, mime_type: 'image/jpeg', data: media.thumbnail.toString('base64') });
+        if (stage === 'denoise' && step === 10 && /fail/.test(job.video.prompt))
+          job.failure = {
+            code: 'failure',
+            message: 'the worker died while denoising',
+            hint: 'look at its last words',
+            stage,
+            last_words: 'ggml: out of memory\nsignal 6',
+          };
         if (job.failure) break;
       }
     running = null;
@@ -107,7 +173,12 @@ export async function startMock({ port = 0, key = '' } = {}) {
       job.video.status = job.stopped || job.failure ? 'failed' : 'completed';
       job.video.state = job.stopped ? 'cancelled' : job.video.status;
       Object.assign(job.video, { completed_at: now, error: job.failure ?? null, eta_seconds: null });
-      if (job.video.status === 'completed') Object.assign(job.video, { progress: 100, expires_at: now + 86400, timings: Object.fromEntries(stages.map(([stage]) => [stage, 0.1])) });
+      if (job.video.status === 'completed')
+        Object.assign(job.video, {
+          progress: 100,
+          expires_at: now + 86400,
+          timings: Object.fromEntries(stages.map(([stage]) => [stage, 0.1])),
+        });
       state(job);
     }
     void work();
@@ -118,9 +189,23 @@ export async function startMock({ port = 0, key = '' } = {}) {
     sequence += 1;
     const id = `video_${String(sequence).padStart(6, '0')}`;
     const video = {
-      id, object: 'video', model: 'mock', status: 'queued', progress: 0, created_at: Math.floor(Date.now() / 1000), prompt: body.prompt,
-      size: `${planned.width}x${planned.height}`, seconds: planned.seconds.toFixed(3), seed: planned.seed, num_frames: planned.frames,
-      num_inference_steps: planned.steps, flow_shift: 12, audio_flow_shift: 3, adjustments: planned.adjustments, warnings: [], timings: {},
+      id,
+      object: 'video',
+      model: 'mock',
+      status: 'queued',
+      progress: 0,
+      created_at: Math.floor(Date.now() / 1000),
+      prompt: body.prompt,
+      size: `${planned.width}x${planned.height}`,
+      seconds: planned.seconds.toFixed(3),
+      seed: planned.seed,
+      num_frames: planned.frames,
+      num_inference_steps: planned.steps,
+      flow_shift: 12,
+      audio_flow_shift: 3,
+      adjustments: planned.adjustments,
+      warnings: [],
+      timings: {},
       request: body,
     };
     // Files stay here and have another name.
@@ -140,16 +225,22 @@ export async function startMock({ port = 0, key = '' } = {}) {
     const type = request.headers['content-type'] ?? '';
     if (!type.startsWith('multipart/')) return bytes.length > 0 ? JSON.parse(bytes.toString()) : {};
     const form = await new Response(bytes, { headers: { 'content-type': type } }).formData();
-    return Object.fromEntries([...form.entries()].map(([name, value]) => [name, typeof value === 'string' ? value : `form:${name}:${value.name}`]));
+    return Object.fromEntries(
+      [...form.entries()].map(([name, value]) => [name, typeof value === 'string' ? value : `form:${name}:${value.name}`]),
+    );
   }
 
-  const server = createServer((request, response) => void answer(request, response).catch((error) => {
-    response.writeHead(500).end(String(error));
-  }));
+  const server = createServer(
+    (request, response) =>
+      void answer(request, response).catch((error) => {
+        response.writeHead(500).end(String(error));
+      }),
+  );
 
   async function answer(request, response) {
     const url = new URL(request.url, 'http://mock');
-    const json = (status, document, headers = {}) => response.writeHead(status, { 'content-type': 'application/json', ...headers }).end(JSON.stringify(document));
+    const json = (status, document, headers = {}) =>
+      response.writeHead(status, { 'content-type': 'application/json', ...headers }).end(JSON.stringify(document));
     const refuse = (status, message, extra = {}) => json(status, { error: { message, type: 'invalid_request_error', ...extra } });
     const route = `${request.method} ${url.pathname}`;
     if (route === 'POST /mock/drop') {
@@ -164,23 +255,31 @@ export async function startMock({ port = 0, key = '' } = {}) {
       const asset = /^\/assets\/[\w.-]+$/.test(url.pathname);
       if (!asset && url.pathname !== '/' && !/^\/clips\/[\w-]+$/.test(url.pathname)) return refuse(404, 'not found');
       const file = asset ? url.pathname : '/index.html';
-      return response.writeHead(200, { 'content-type': types[extname(file)], 'content-security-policy': policy }).end(readFileSync(join(dist, file)));
+      return response
+        .writeHead(200, { 'content-type': types[extname(file)], 'content-security-policy': policy })
+        .end(readFileSync(join(dist, file)));
     }
     if (key && request.headers.authorization !== `Bearer ${key}`) return refuse(401, 'a key is needed', { code: 'invalid_api_key' });
     if (route === 'GET /v1/models')
-      return json(200, { data: [{ id: 'mock', defaults: { width: 96, height: 96, frames: 22, steps: 20, video_shift: 12, audio_shift: 3 } }] });
+      return json(200, {
+        data: [{ id: 'mock', defaults: { width: 96, height: 96, frames: 22, steps: 20, video_shift: 12, audio_shift: 3 } }],
+      });
     if (route === 'GET /v1/loras') return json(200, { data: [{ id: 'turbo' }] });
     if (route === 'GET /v1/events') {
       if (deaf) return refuse(503, 'no streams');
       response.writeHead(200, { 'content-type': 'text/event-stream', 'cache-control': 'no-store' });
-      response.write(': hello\n\n');
+      response.write('retry: 300\n\n');
       streams.add(response);
       return response.on('close', () => streams.delete(response));
     }
     if (route === 'POST /v1/videos/plan' || route === 'POST /v1/videos') {
       const body = await bodyOf(request);
       const planned = plan(body);
-      if (planned.refused) return refuse(422, `${planned.width}x${planned.height} needs 40.00 GiB of host memory, 16.00 GiB is allowed`, { code: 'does_not_fit', hint: 'what would fit: 1024x576; or 90 frames' });
+      if (planned.refused)
+        return refuse(422, `${planned.width}x${planned.height} needs 40.00 GiB of host memory, 16.00 GiB is allowed`, {
+          code: 'does_not_fit',
+          hint: 'what would fit: 1024x576; or 90 frames',
+        });
       if (route.endsWith('plan')) return json(200, planned);
       received.push(body);
       return json(200, shown(create(body)));
@@ -199,7 +298,9 @@ export async function startMock({ port = 0, key = '' } = {}) {
     if (match[2] === 'content') {
       if (job.video.status !== 'completed') return refuse(404, 'not completed');
       const thumbnail = url.searchParams.get('variant') === 'thumbnail';
-      return response.writeHead(200, { 'content-type': thumbnail ? 'image/jpeg' : 'video/mp4' }).end(thumbnail ? media.thumbnail : media.video);
+      return response
+        .writeHead(200, { 'content-type': thumbnail ? 'image/jpeg' : 'video/mp4' })
+        .end(thumbnail ? media.thumbnail : media.video);
     }
     if (match[2]?.startsWith('inputs/')) return response.writeHead(200, { 'content-type': 'image/jpeg' }).end(media.thumbnail);
     if (match[2] === 'retry') return json(200, shown(create(job.video.request)));

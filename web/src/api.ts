@@ -93,6 +93,7 @@ export interface Video {
   seed?: number;
   outputs?: { seed: number }[];
   num_outputs?: number;
+  output?: number; // which one is made now, from 0
   width?: number;
   height?: number;
   num_frames?: number;

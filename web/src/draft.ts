@@ -86,6 +86,18 @@ function restore(): Draft {
 
 export const draft = new Store<Draft>(restore());
 
+// The prompt that a template, other settings or a new start took the place of, until somebody writes.
+export const replaced = new Store<string | null>(null);
+
+export function keepForUndo(): void {
+  if (draft.value.prompt.trim()) replaced.value = draft.value.prompt;
+}
+
+export function startOver(): void {
+  keepForUndo();
+  draft.value = emptyDraft;
+}
+
 // Text and settings outlive the tab; files cannot.
 let saveTimer: number | undefined;
 draft.subscribe(() => {
@@ -146,7 +158,8 @@ export function requestOf(now: Draft): VideoRequest {
     flow_shift: number(s.videoShift),
     audio_flow_shift: number(s.audioShift),
     num_outputs_per_prompt: outputs > 1 ? outputs : undefined,
-    lora: loras.length === 0 ? undefined : loras.map(({ name, scale, alpha }) => ({ name: name.trim(), scale: number(scale) ?? 1, ...alpha })),
+    lora:
+      loras.length === 0 ? undefined : loras.map(({ name, scale, alpha }) => ({ name: name.trim(), scale: number(scale) ?? 1, ...alpha })),
     fit: hasFit(now.mode) ? s.fit : undefined,
     ...now.kept,
   };
@@ -181,7 +194,11 @@ function settingsOf(request: VideoRequest): Settings {
     audioShift: typed(request.audio_flow_shift),
     outputs: String(request.num_outputs_per_prompt ?? 1),
     fit: request.fit ?? 'cover',
-    loras: (request.lora ?? []).map(({ name, scale, alpha }) => ({ name, scale: String(scale), alpha: alpha === undefined ? {} : { alpha } })),
+    loras: (request.lora ?? []).map(({ name, scale, alpha }) => ({
+      name,
+      scale: String(scale),
+      alpha: alpha === undefined ? {} : { alpha },
+    })),
   };
 }
 
@@ -200,6 +217,7 @@ function span(range: [number, number] | undefined, unit: number): Span {
 
 // Fills the form with what a job was asked for. Its files stay on the server and are used from there.
 export function reuse(request: VideoRequest): void {
+  keepForUndo();
   const source = earlier(request.retake?.video ?? request.sound_for, 'video') ?? earlier(request.video_for, 'audio');
   draft.value = {
     ...emptyDraft,

@@ -23,7 +23,8 @@ class Files {
 
 function withInputs(now: Draft, files: Files): VideoRequest {
   const request = requestOf(now);
-  if (now.mode === 'keyframes') return { ...request, first_frame: files.of(now.first, 'first_frame'), last_frame: files.of(now.last, 'last_frame') };
+  if (now.mode === 'keyframes')
+    return { ...request, first_frame: files.of(now.first, 'first_frame'), last_frame: files.of(now.last, 'last_frame') };
   if (now.mode === 'references')
     return {
       ...request,
@@ -37,7 +38,9 @@ function withInputs(now: Draft, files: Files): VideoRequest {
   if (now.mode === 'sound_for_video') return { ...request, sound_for: files.of(now.source, 'sound_for') };
   if (now.mode === 'video_for_sound') return { ...request, video_for: files.of(now.source, 'video_for') };
   const video = now.mode === 'retake' ? files.of(now.source, 'retake_video') : undefined;
-  return video === undefined ? request : { ...request, retake: { video, frames: range(now.retakePictures, 24), seconds: range(now.retakeSound, 1) } };
+  return video === undefined
+    ? request
+    : { ...request, retake: { video, frames: range(now.retakePictures, 24), seconds: range(now.retakeSound, 1) } };
 }
 
 export function bodyOf(now: Draft): FormData | object {

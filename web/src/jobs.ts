@@ -173,7 +173,9 @@ export function follow(): () => void {
   const poll = (): void => {
     clearTimeout(timer);
     timer = window.setTimeout(() => {
-      void (document.hidden ? Promise.resolve() : refresh()).then(() => (jobs.value.live || jobs.value.problem?.status === 401 ? undefined : poll()));
+      void (document.hidden ? Promise.resolve() : refresh()).then(() =>
+        jobs.value.live || jobs.value.problem?.status === 401 ? undefined : poll(),
+      );
     }, pollMs);
   };
   void refresh();

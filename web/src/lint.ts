@@ -57,7 +57,11 @@ function lintParts(input: LintInput, findings: Finding[]): void {
   const names = parts.map((part) => part.name);
   const foreign = names.filter((name) => !wanted.includes(name));
   if (foreign.length > 0)
-    findings.push({ level: 'warning', code: input.references ? 'lint.foreign_six' : 'lint.foreign_three', values: { parts: [...new Set(foreign)].join(', ') } });
+    findings.push({
+      level: 'warning',
+      code: input.references ? 'lint.foreign_six' : 'lint.foreign_three',
+      values: { parts: [...new Set(foreign)].join(', ') },
+    });
   const missing = wanted.filter((name) => !names.includes(name));
   if (missing.length > 0) findings.push({ level: 'warning', code: 'lint.missing', values: { parts: missing.join(', ') } });
   const twice = names.filter((name, i) => names.indexOf(name) !== i);
@@ -94,7 +98,17 @@ function lintKeyframes(input: LintInput, named: Set<number>, findings: Finding[]
       findings.push({ level: 'advice', code: 'lint.keyframe_line', values: { label: `Picture ${number}` } });
 }
 
-const words: Record<string, Kind> = { picture: 'Picture', image: 'Picture', img: 'Picture', photo: 'Picture', video: 'Video', clip: 'Video', audio: 'Audio', sound: 'Audio', voice: 'Audio' };
+const words: Record<string, Kind> = {
+  picture: 'Picture',
+  image: 'Picture',
+  img: 'Picture',
+  photo: 'Picture',
+  video: 'Video',
+  clip: 'Video',
+  audio: 'Audio',
+  sound: 'Audio',
+  voice: 'Audio',
+};
 
 function lintMisspelt(prompt: string, findings: Finding[]): void {
   const seen = new Set<string>();
@@ -123,7 +137,12 @@ function lintShots(input: LintInput, findings: Finding[]): void {
   const times = [...described.matchAll(/\bAt (\d{2}):(\d{2}\.\d{3})\b/g)].map((match) => Number(match[1]) * 60 + Number(match[2]));
   if (times.some((time, i) => i > 0 && time <= (times[i - 1] ?? 0))) findings.push({ level: 'warning', code: 'lint.times_order' });
   const late = times.find((time) => input.seconds !== undefined && time >= input.seconds);
-  if (late !== undefined) findings.push({ level: 'warning', code: 'lint.times_late', values: { time: late.toFixed(1), seconds: (input.seconds ?? 0).toFixed(1) } });
+  if (late !== undefined)
+    findings.push({
+      level: 'warning',
+      code: 'lint.times_late',
+      values: { time: late.toFixed(1), seconds: (input.seconds ?? 0).toFixed(1) },
+    });
 }
 
 function lintTokens(input: LintInput, findings: Finding[]): void {
@@ -141,7 +160,8 @@ export function lint(input: LintInput): Finding[] {
   const length = [...input.prompt].length;
   if (input.prompt.trim() === '') return [{ level: 'error', code: 'lint.empty' }];
   if (length > longPrompt) findings.push({ level: 'error', code: 'lint.long', values: { length, limit: longPrompt } });
-  if (input.references && input.pictures + input.videos === 0 && input.audios > 0) findings.push({ level: 'error', code: 'lint.sound_alone' });
+  if (input.references && input.pictures + input.videos === 0 && input.audios > 0)
+    findings.push({ level: 'error', code: 'lint.sound_alone' });
   lintTokens(input, findings);
   lintLabels(input, findings);
   lintMisspelt(input.prompt, findings);

@@ -1,5 +1,4 @@
 export const en = {
-  'app.tagline': 'Video with sound',
   'app.skip': 'Skip to the prompt',
   'app.model': 'Model {model}',
   'app.offline': 'The server cannot be reached. Trying again …',
@@ -31,7 +30,8 @@ export const en = {
   'prompt.tokens': '{count} tokens',
   'prompt.insert': 'Insert {label} into the prompt',
   'prompt.checks': 'Remarks on the prompt',
-  'prompt.fine': 'Nothing to remark.',
+  'prompt.remarks': '{count} remarks on the prompt.',
+  'prompt.fine': 'No remarks on the prompt.',
 
   'template.text': 'Text to video',
   'template.speech': 'Someone speaks',
@@ -49,8 +49,10 @@ export const en = {
 
   'lint.empty': 'The prompt is empty; give at least one character.',
   'lint.long': '{length} characters; allowed are {limit}.',
-  'lint.free_three': 'Free text works. The model was trained with three parts: integrated_multimodal_description, overall_soundscape, non_diegetic_music. A template helps.',
-  'lint.free_six': 'Free text works. With references the model was trained with six parts, from subject_definitions to non_diegetic_music. A template helps.',
+  'lint.free_three':
+    'Free text works. The model was trained with three parts: integrated_multimodal_description, overall_soundscape, non_diegetic_music. A template helps.',
+  'lint.free_six':
+    'Free text works. With references the model was trained with six parts, from subject_definitions to non_diegetic_music. A template helps.',
   'lint.foreign_six': 'Not part of the six-part form for references: {parts}.',
   'lint.foreign_three': 'Only for prompts with references: {parts}.',
   'lint.missing': 'Missing: {parts}. Write N/A in a part that is not needed.',
@@ -112,7 +114,6 @@ export const en = {
   'settings.steps': 'Steps',
   'settings.seed': 'Seed',
   'settings.random': 'random',
-  'settings.new_seed': 'New random seed each time',
   'settings.more': 'More',
   'settings.video_shift': 'Shift, video',
   'settings.audio_shift': 'Shift, sound',
@@ -200,8 +201,6 @@ export const en = {
   'clip.kept_until': 'Kept until',
   'clip.peak': 'Peak memory',
   'clip.timings': 'Time per stage',
-  'clip.adjustments': 'Adjusted',
-  'clip.warnings': 'Warnings',
   'clip.missing': 'This clip does not exist any more, or it belongs to another key.',
   'clip.unplayable': 'The browser could not play the video.',
 

@@ -1,7 +1,6 @@
 import type { MessageKey } from './messages.en';
 
 export const zh: Record<MessageKey, string> = {
-  'app.tagline': '有声视频',
   'app.skip': '跳到提示词',
   'app.model': '模型 {model}',
   'app.offline': '无法连接服务器，正在重试……',
@@ -33,7 +32,8 @@ export const zh: Record<MessageKey, string> = {
   'prompt.tokens': '{count} 个词元',
   'prompt.insert': '在提示词中插入 {label}',
   'prompt.checks': '对提示词的检查',
-  'prompt.fine': '没有问题。',
+  'prompt.remarks': '对提示词有 {count} 条意见。',
+  'prompt.fine': '提示词没有问题。',
 
   'template.text': '文生视频',
   'template.speech': '人物说话',
@@ -51,7 +51,8 @@ export const zh: Record<MessageKey, string> = {
 
   'lint.empty': '提示词为空，请至少输入一个字符。',
   'lint.long': '共 {length} 个字符，最多允许 {limit} 个。',
-  'lint.free_three': '可以自由书写。模型训练时使用三段式：integrated_multimodal_description、overall_soundscape、non_diegetic_music，可选用模板。',
+  'lint.free_three':
+    '可以自由书写。模型训练时使用三段式：integrated_multimodal_description、overall_soundscape、non_diegetic_music，可选用模板。',
   'lint.free_six': '可以自由书写。有参考输入时模型训练使用六段式，从 subject_definitions 到 non_diegetic_music，可选用模板。',
   'lint.foreign_six': '不属于参考输入的六段式：{parts}。',
   'lint.foreign_three': '只用于有参考输入的提示词：{parts}。',
@@ -114,7 +115,6 @@ export const zh: Record<MessageKey, string> = {
   'settings.steps': '步数',
   'settings.seed': '种子',
   'settings.random': '随机',
-  'settings.new_seed': '每次使用新的随机种子',
   'settings.more': '更多',
   'settings.video_shift': '视频偏移',
   'settings.audio_shift': '声音偏移',
@@ -202,8 +202,6 @@ export const zh: Record<MessageKey, string> = {
   'clip.kept_until': '保留至',
   'clip.peak': '内存峰值',
   'clip.timings': '各阶段用时',
-  'clip.adjustments': '调整',
-  'clip.warnings': '警告',
   'clip.missing': '该视频已不存在，或属于其他密钥。',
   'clip.unplayable': '浏览器无法播放该视频。',
 

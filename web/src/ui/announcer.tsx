@@ -41,7 +41,11 @@ export function report(error: unknown): void {
 }
 
 export function shortPrompt(video: Video): string {
-  const text = (video.prompt ?? video.request?.prompt ?? '').replace(/^\s*\w+:\s*/, '').replace(/^\[Shot 1\]\s*/, '').replace(/\s+/g, ' ').trim();
+  const text = (video.prompt ?? video.request?.prompt ?? '')
+    .replace(/^\s*\w+:\s*/, '')
+    .replace(/^\[Shot 1\]\s*/, '')
+    .replace(/\s+/g, ' ')
+    .trim();
   return text.length > 90 ? `${text.slice(0, 88)}…` : text || video.id;
 }
 

@@ -27,7 +27,11 @@ function Player({ video, output }: { video: Video; output: number }) {
         aria-label={t('clip.video', { prompt: shortPrompt(video) })}
         onError={() => url && setBroken(true)}
       />
-      <a class="button primary" href={url || contentPath(video.id, output)} download={`${video.id}${output > 0 ? `-${output + 1}` : ''}.mp4`}>
+      <a
+        class="button primary"
+        href={url || contentPath(video.id, output)}
+        download={`${video.id}${output > 0 ? `-${output + 1}` : ''}.mp4`}
+      >
         {t('clip.download')}
       </a>
     </>
@@ -178,7 +182,9 @@ export function ClipDialog({ id }: { id: string }) {
   const over = video ? isOver(video) : false;
   // The list may be short on details; they are asked for once, and again when the job is over.
   useEffect(() => {
-    load(id).catch((error: unknown) => setProblem(error instanceof ApiError && error.status === 404 ? t('clip.missing') : messageOf(error)));
+    load(id).catch((error: unknown) =>
+      setProblem(error instanceof ApiError && error.status === 404 ? t('clip.missing') : messageOf(error)),
+    );
   }, [id, over]);
 
   const remove = (): void => {

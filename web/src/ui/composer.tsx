@@ -1,7 +1,7 @@
 // The form for a new clip.
 import { useEffect, useState } from 'preact/hooks';
 import { ApiError, type Model } from '../api';
-import { draft, emptyDraft, filesOf } from '../draft';
+import { draft, filesOf, startOver } from '../draft';
 import { bodyOf } from '../encode';
 import { bytes } from '../format';
 import { t } from '../i18n';
@@ -29,7 +29,8 @@ export function Composer({ model }: { model: Model | undefined }) {
       note(t('create.sent'));
     } catch (error) {
       const size = filesOf(now).reduce((sum, input) => sum + (input.file?.size ?? 0), 0);
-      if (error instanceof ApiError && error.status === 0 && size > 32 * 1024 * 1024) note(t('error.unreachable_large', { size: bytes(size) }), true);
+      if (error instanceof ApiError && error.status === 0 && size > 32 * 1024 * 1024)
+        note(t('error.unreachable_large', { size: bytes(size) }), true);
       else report(error);
     }
     setSending(false);
@@ -66,7 +67,7 @@ export function Composer({ model }: { model: Model | undefined }) {
     >
       <div class="row between">
         <h2 id="create-title">{t('create.title')}</h2>
-        <button type="button" class="quiet" onClick={() => (draft.value = emptyDraft)}>
+        <button type="button" class="quiet" onClick={startOver}>
           {t('create.reset')}
         </button>
       </div>

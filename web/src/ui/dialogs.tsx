@@ -93,7 +93,14 @@ export function KeyDialog({ refused, onClose }: { refused: boolean; onClose: (ch
         )}
         <label class="field">
           <span>{t('key.label')}</span>
-          <input type="password" autocomplete="off" autofocus required value={value} onInput={(event) => setValue(event.currentTarget.value)} />
+          <input
+            type="password"
+            autocomplete="off"
+            autofocus
+            required
+            value={value}
+            onInput={(event) => setValue(event.currentTarget.value)}
+          />
         </label>
         <div class="row end">
           {had && (

@@ -9,7 +9,6 @@ import { useStore } from '../store';
 import { report, shortPrompt } from './announcer';
 import { Thumbnail } from './picture';
 
-
 function Problem({ video }: { video: Video }) {
   return (
     <div class="thumbnail problem">
@@ -23,7 +22,12 @@ function Card({ video }: { video: Video }) {
   const done = video.status === 'completed';
   return (
     <li class="card" data-job={video.id} data-status={video.status}>
-      <button type="button" class="card-open" aria-label={`${t('job.open_named', { prompt })} · ${t(`job.${video.status}`)}`} onClick={() => openClip(video.id)}>
+      <button
+        type="button"
+        class="card-open"
+        aria-label={`${t('job.open_named', { prompt })} · ${t(`job.${video.status}`)}`}
+        onClick={() => openClip(video.id)}
+      >
         {done ? <Thumbnail id={video.id} /> : <Problem video={video} />}
         <span class="card-prompt">{prompt}</span>
         <span class="small muted">

@@ -128,9 +128,7 @@ function FileCard({ input, title, onRemove, onEarlier, onSound }: CardProps) {
       {input.file ? <Seen input={input} url={input.url} /> : <SeenEarlier input={input} />}
       <div class="file-text">
         <strong>{title}</strong>
-        <span class="muted small name">
-          {input.file ? `${input.name} · ${bytes(input.file.size)}` : t('drop.earlier_input')}
-        </span>
+        <span class="muted small name">{input.file ? `${input.name} · ${bytes(input.file.size)}` : t('drop.earlier_input')}</span>
         {onSound && input.kind === 'video' && (
           <label class="check small">
             <input type="checkbox" checked={input.sound} onChange={(event) => onSound(event.currentTarget.checked)} />

@@ -32,9 +32,5 @@ export function useMedia(path: string): string | null {
 export function Thumbnail({ id }: { id: string }) {
   const url = useMedia(thumbnailPath(id));
   const [broken, setBroken] = useState(false);
-  return (
-    <div class="thumbnail">
-      {url && !broken && <img src={url} alt="" loading="lazy" onError={() => setBroken(true)} />}
-    </div>
-  );
+  return <div class="thumbnail">{url && !broken && <img src={url} alt="" loading="lazy" onError={() => setBroken(true)} />}</div>;
 }

@@ -62,7 +62,13 @@ function PlanTable({ plan }: { plan: Plan }) {
       <dl>
         <dt>{t('plan.clip')}</dt>
         <dd>
-          {t('plan.clip_value', { width: plan.width, height: plan.height, frames: plan.frames, seconds: plan.seconds.toFixed(2), steps: plan.steps })}
+          {t('plan.clip_value', {
+            width: plan.width,
+            height: plan.height,
+            frames: plan.frames,
+            seconds: plan.seconds.toFixed(2),
+            steps: plan.steps,
+          })}
         </dd>
         <dt>{t('plan.time')}</dt>
         <dd>{t('plan.time_value', { time: duration(plan.expected_seconds) })}</dd>
@@ -118,7 +124,11 @@ const verdict = (error: ApiError): string => t(error.status >= 400 && error.stat
 export function PlanSummary({ plan, error, asking }: PlanState) {
   if (error && error.status !== 401) return <span class="summary refused">{verdict(error)}</span>;
   if (!plan) return <span class="summary muted">{asking ? t('plan.waiting') : ''}</span>;
-  const parts = [`${plan.width}×${plan.height}`, `${plan.seconds.toFixed(2)} s`, t('plan.time_value', { time: duration(plan.expected_seconds) })];
+  const parts = [
+    `${plan.width}×${plan.height}`,
+    `${plan.seconds.toFixed(2)} s`,
+    t('plan.time_value', { time: duration(plan.expected_seconds) }),
+  ];
   return <span class={asking ? 'summary muted asking' : 'summary muted'}>{parts.join(' · ')}</span>;
 }
 

@@ -1,9 +1,10 @@
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
-import { change, draft, filesOf, labelsOf, type Draft } from '../draft';
+import { change, draft, filesOf, keepForUndo, labelsOf, replaced, type Draft } from '../draft';
 import { t, type MessageKey } from '../i18n';
 import { lint, type Finding } from '../lint';
 import { nextBlank, templates } from '../templates';
 import { useStore } from '../store';
+import { say } from './announcer';
 
 export function findingsOf(now: Draft, seconds?: number): Finding[] {
   const references = now.mode === 'references';
@@ -30,8 +31,17 @@ export function FindingLine({ finding }: { finding: Finding }) {
 
 function Remarks({ findings, started }: { findings: Finding[]; started: boolean }) {
   const visible = started ? findings : [];
+  const said = useRef(0);
+  // How many there are is said after a longer pause, and only when it changes; what they say is read with the field.
+  useEffect(() => {
+    const timer = setTimeout(() => {
+      if (visible.length !== said.current) say(visible.length === 0 ? t('prompt.fine') : t('prompt.remarks', { count: visible.length }));
+      said.current = visible.length;
+    }, 1500);
+    return () => clearTimeout(timer);
+  }, [visible.length]);
   return (
-    <section class="remarks" aria-label={t('prompt.checks')} aria-live="polite">
+    <section id="remarks" class="remarks" aria-label={t('prompt.checks')}>
       {visible.length > 0 && (
         <ul>
           {visible.map((finding) => (
@@ -46,7 +56,7 @@ function Remarks({ findings, started }: { findings: Finding[]; started: boolean 
 export function PromptEditor({ tokens, seconds }: { tokens?: number | undefined; seconds?: number | undefined }) {
   const now = useStore(draft);
   const area = useRef<HTMLTextAreaElement>(null);
-  const [replaced, setReplaced] = useState<string | null>(null);
+  const before = useStore(replaced);
   const [settled, setSettled] = useState(now);
   // Remarks wait for a pause: nobody wants to be corrected in the middle of a word.
   useEffect(() => {
@@ -54,7 +64,12 @@ export function PromptEditor({ tokens, seconds }: { tokens?: number | undefined;
     return () => clearTimeout(timer);
   }, [now]);
   const findings = useMemo(() => findingsOf(settled, seconds), [settled, seconds]);
-  const labels = now.mode === 'references' ? labelsOf(now.references).flat() : filesOf(now).length > 0 && now.mode === 'keyframes' ? filesOf(now).map((_, i) => `<Picture ${i + 1}>`) : [];
+  const labels =
+    now.mode === 'references'
+      ? labelsOf(now.references).flat()
+      : filesOf(now).length > 0 && now.mode === 'keyframes'
+        ? filesOf(now).map((_, i) => `<Picture ${i + 1}>`)
+        : [];
   const hasBlank = nextBlank(now.prompt, 0) !== null;
 
   const select = (from: number, to: number): void => {
@@ -68,14 +83,17 @@ export function PromptEditor({ tokens, seconds }: { tokens?: number | undefined;
     if (blank) select(...blank);
   };
   const insert = (text: string): void => {
-    const { selectionStart: from, selectionEnd: to } = area.current ?? { selectionStart: now.prompt.length, selectionEnd: now.prompt.length };
+    const { selectionStart: from, selectionEnd: to } = area.current ?? {
+      selectionStart: now.prompt.length,
+      selectionEnd: now.prompt.length,
+    };
     change({ prompt: now.prompt.slice(0, from) + text + now.prompt.slice(to) });
     select(from + text.length, from + text.length);
   };
   const take = (id: string): void => {
     const template = templates.find((candidate) => candidate.id === id);
     if (!template) return;
-    setReplaced(now.prompt.trim() ? now.prompt : null);
+    keepForUndo();
     const mode = { first: 'keyframes', first_last: 'keyframes', reference: 'references', voice: 'references', edit: 'references' } as const;
     const wanted = mode[id as keyof typeof mode];
     change({ prompt: template.text, ...(wanted ? { mode: wanted } : {}) });
@@ -86,10 +104,15 @@ export function PromptEditor({ tokens, seconds }: { tokens?: number | undefined;
     <div class="prompt">
       <div class="row between">
         <label for="prompt">{t('prompt.label')}</label>
-        <select class="compact" aria-label={t('prompt.template')} value="" onChange={(event) => {
-          take(event.currentTarget.value);
-          event.currentTarget.value = '';
-        }}>
+        <select
+          class="compact"
+          aria-label={t('prompt.template')}
+          value=""
+          onChange={(event) => {
+            take(event.currentTarget.value);
+            event.currentTarget.value = '';
+          }}
+        >
           <option value="">{t('prompt.choose')}</option>
           {templates.map(({ id }) => (
             <option key={id} value={id}>
@@ -105,9 +128,10 @@ export function PromptEditor({ tokens, seconds }: { tokens?: number | undefined;
         value={now.prompt}
         placeholder={t('prompt.placeholder')}
         aria-keyshortcuts="Control+Enter"
+        aria-describedby="remarks"
         spellcheck={false}
         onInput={(event) => {
-          setReplaced(null);
+          replaced.value = null;
           change({ prompt: event.currentTarget.value });
         }}
       />
@@ -117,7 +141,14 @@ export function PromptEditor({ tokens, seconds }: { tokens?: number | undefined;
           {tokens !== undefined && ` · ${t('prompt.tokens', { count: tokens })}`}
         </span>
         {labels.map((label) => (
-          <button key={label} type="button" class="chip" title={t('prompt.insert', { label })} aria-label={t('prompt.insert', { label })} onClick={() => insert(label)}>
+          <button
+            key={label}
+            type="button"
+            class="chip"
+            title={t('prompt.insert', { label })}
+            aria-label={t('prompt.insert', { label })}
+            onClick={() => insert(label)}
+          >
             {label}
           </button>
         ))}
@@ -126,11 +157,15 @@ export function PromptEditor({ tokens, seconds }: { tokens?: number | undefined;
             {t('prompt.next')}
           </button>
         )}
-        {replaced !== null && (
-          <button type="button" class="chip" onClick={() => {
-            change({ prompt: replaced });
-            setReplaced(null);
-          }}>
+        {before !== null && before !== now.prompt && (
+          <button
+            type="button"
+            class="chip"
+            onClick={() => {
+              change({ prompt: before });
+              replaced.value = null;
+            }}
+          >
             {t('prompt.undo')}
           </button>
         )}

@@ -30,11 +30,15 @@ function Doing({ video }: { video: Video }) {
     const stage = stageName(video.stage);
     parts.push(video.of ? t('job.step', { stage, step: video.step ?? 0, of: video.of }) : stage);
   }
+  const count = video.num_outputs ?? 1;
+  if (count > 1 && video.status === 'in_progress') parts.unshift(t('clip.output', { number: (video.output ?? 0) + 1, count }));
   if ((video.attempt ?? 1) > 1) parts.push(t('job.attempt', { attempt: video.attempt ?? 1, of: video.max_attempts ?? video.attempt ?? 1 }));
   return (
     <p class="small muted row wrap">
       <span>{[stateOf(video), ...parts].join(' · ')}</span>
-      {video.status === 'in_progress' && typeof video.eta_seconds === 'number' && video.eta_seconds >= 0 && <Eta seconds={video.eta_seconds} />}
+      {video.status === 'in_progress' && typeof video.eta_seconds === 'number' && video.eta_seconds >= 0 && (
+        <Eta seconds={video.eta_seconds} />
+      )}
     </p>
   );
 }
@@ -51,7 +55,9 @@ function JobCard({ video, preview }: { video: Video; preview: string | undefined
   };
   return (
     <li class="job" data-job={video.id} data-status={video.status}>
-      <div class="thumbnail">{preview ? <img src={preview} alt={t('job.preview')} /> : <span class={video.status === 'in_progress' ? 'pulse' : ''} />}</div>
+      <div class="thumbnail">
+        {preview ? <img src={preview} alt={t('job.preview')} /> : <span class={video.status === 'in_progress' ? 'pulse' : ''} />}
+      </div>
       <div class="job-text">
         <p class="job-prompt" title={video.prompt}>
           {prompt}
@@ -59,7 +65,12 @@ function JobCard({ video, preview }: { video: Video; preview: string | undefined
         <progress max={100} value={video.status === 'queued' ? 0 : video.progress} aria-label={t('job.progress', { prompt })} />
         <Doing video={video} />
       </div>
-      <button type="button" disabled={busy || video.cancel_requested === true} aria-label={t('job.cancel_named', { prompt })} onClick={cancel}>
+      <button
+        type="button"
+        disabled={busy || video.cancel_requested === true}
+        aria-label={t('job.cancel_named', { prompt })}
+        onClick={cancel}
+      >
         {t('job.cancel')}
       </button>
     </li>

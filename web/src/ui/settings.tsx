@@ -121,7 +121,8 @@ export function Settings({ model }: { model: Model | undefined }) {
   const shown = (value: number | undefined): string | undefined => (value === undefined ? undefined : String(value));
   const length = defaults.frames === undefined ? undefined : (defaults.frames / 24).toFixed(2);
   const edge = defaults.width && defaults.height ? String(Math.min(defaults.width, defaults.height)) : undefined;
-  const advanced = settings.videoShift || settings.audioShift || settings.loras.length > 0 || (settings.outputs !== '1' && settings.outputs !== '');
+  const advanced =
+    settings.videoShift || settings.audioShift || settings.loras.length > 0 || (settings.outputs !== '1' && settings.outputs !== '');
   return (
     <fieldset class="settings">
       <legend>{t('settings.title')}</legend>
@@ -155,8 +156,22 @@ export function Settings({ model }: { model: Model | undefined }) {
       <details open={Boolean(advanced)} onToggle={(event) => event.currentTarget.open && askLoras()}>
         <summary>{t('settings.more')}</summary>
         <div class="grid">
-          <NumberField label={t('settings.video_shift')} name="videoShift" min={0.1} max={100} step="any" placeholder={shown(defaults.video_shift)} />
-          <NumberField label={t('settings.audio_shift')} name="audioShift" min={0.1} max={100} step="any" placeholder={shown(defaults.audio_shift)} />
+          <NumberField
+            label={t('settings.video_shift')}
+            name="videoShift"
+            min={0.1}
+            max={100}
+            step="any"
+            placeholder={shown(defaults.video_shift)}
+          />
+          <NumberField
+            label={t('settings.audio_shift')}
+            name="audioShift"
+            min={0.1}
+            max={100}
+            step="any"
+            placeholder={shown(defaults.audio_shift)}
+          />
           <NumberField label={t('settings.outputs')} name="outputs" min={1} max={10} />
           {hasFit(mode) && (
             <label class="field">
