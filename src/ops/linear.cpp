@@ -94,6 +94,11 @@ ggml_tensor* linear(Graph& graph, const Linear& layer, ggml_tensor* x) {
   return ggml_add(context, y, product(graph, layer.lora_up, product(graph, layer.lora_down, x, nullptr), nullptr));
 }
 
+MatrixPrecision product_precision(const Linear& layer) {
+  if (layer.weight.packed) return layer.weight.product;
+  return layer.weight.values->type == GGML_TYPE_BF16 ? MatrixPrecision::bf16 : MatrixPrecision::f32;
+}
+
 ggml_tensor* matmul(Graph& graph, ggml_tensor* a, ggml_tensor* b) {
   if (graph.device().fast_kernels() && ggml_is_contiguous(a) && ggml_is_contiguous(b) && a->ne[2] * a->ne[3] == 1)
     if (ggml_tensor* y = fast_product(graph, a, b, nullptr)) return y;

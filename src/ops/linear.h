@@ -19,6 +19,9 @@ struct Linear {
 // of the input. Adapters see the unchanged input in float32 (spec/weights.md §6).
 ggml_tensor* linear(Graph& graph, const Linear& layer, ggml_tensor* x);
 
+// How the layer's product is computed on the CPU: what else belongs to it, such as attention of its results, need not be more exact.
+MatrixPrecision product_precision(const Linear& layer);
+
 // y[n, m] = sum over k of a[k, n]·b[k, m], both float32 and contiguous matrices; the activation-by-activation product of
 // convolutions.
 ggml_tensor* matmul(Graph& graph, ggml_tensor* a, ggml_tensor* b);
