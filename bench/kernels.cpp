@@ -2,6 +2,8 @@
 //
 //   bench_kernels [FILTER]
 #include "kernels/cpu/attention.h"
+#include "kernels/cpu/int8_matmul.h"
+#include "kernels/cpu/matmul.h"
 #include "peak.h"
 
 #include <fmt/format.h>
@@ -58,6 +60,39 @@ void attention(std::int64_t rows, std::int64_t keys, cpu::AttentionType type, cp
          });
 }
 
+// One of the transformer's layers, its weights as a file of int8 ConvRot has them.
+void int8_linear(const char* layer, std::int64_t m, std::int64_t n, std::int64_t k, bool quantizing) {
+  if (!is_wanted(fmt::format("int8 linear {} {}", layer, m))) return;
+  const std::vector<float> x = random_values(m * k), scale = random_values(n);
+  std::vector<std::int8_t> w(static_cast<std::size_t>(n * k));
+  std::mt19937 random(1);
+  for (std::int8_t& v : w) v = static_cast<std::int8_t>(random());
+  const auto decode = [k](std::int64_t begin, std::int64_t end, const std::uint8_t* stored, std::int64_t stride, std::int8_t* out) {
+    for (std::int64_t row = begin; row < end; ++row, out += stride) std::memcpy(out, stored + row * k, static_cast<std::size_t>(k));
+  };
+  const cpu::Int8Rows input(m, k, 256);
+  const cpu::Int8Matmul product(n, decode, input);
+  std::vector<std::uint8_t> quantized(input.bytes());
+  std::vector<float> y(static_cast<std::size_t>(m * n));
+  input.quantize(0, 1, x.data(), quantized.data());
+  report(fmt::format("int8 linear {} {} rows {}->{}{}", layer, m, k, n, quantizing ? " with rotation, quantizing" : ""), Unit::int8,
+         2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k), [&] {
+           if (quantizing) input.quantize(0, 1, x.data(), quantized.data());
+           product.compute(0, 1, quantized.data(), reinterpret_cast<const std::uint8_t*>(w.data()), scale.data(), nullptr, y.data());
+         });
+}
+
+void plain_linear(const char* layer, std::int64_t m, std::int64_t n, std::int64_t k) {
+  if (!is_wanted(fmt::format("bf16 linear {} {}", layer, m))) return;
+  const auto kernel = cpu::make_fast_matmul({m, n, k, cpu::MatmulType::bf16, false});
+  if (kernel == nullptr) return;
+  std::vector<std::uint16_t> x(static_cast<std::size_t>(m * k), 0x3F80), w(static_cast<std::size_t>(n * k), 0x3F80);
+  std::vector<float> y(static_cast<std::size_t>(m * n));
+  report(fmt::format("bf16 linear {} {} rows {}->{}", layer, m, k, n), Unit::bf16,
+         2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k),
+         [&] { kernel->compute(0, 1, x.data(), w.data(), nullptr, y.data()); });
+}
+
 }  // namespace
 }  // namespace tritium::bench
 
@@ -70,5 +105,17 @@ int main(int count, char** arguments) {
   for (const cpu::Isa isa : cpu::usable_isas())
     for (const auto type : {cpu::AttentionType::f32, cpu::AttentionType::bf16})
       for (const std::int64_t size : {512, 4096}) attention(size, size, type, isa);
+  for (const std::int64_t rows : {64, 1024, 4096}) {
+    for (const bool quantizing : {false, true}) {
+      int8_linear("qkv", rows, 21504, 5376, quantizing);
+      int8_linear("out", rows, 5376, 7168, quantizing);
+      int8_linear("fc1", rows, 28672, 5376, quantizing);
+      int8_linear("fc2", rows, 5376, 14336, quantizing);
+    }
+    plain_linear("qkv", rows, 21504, 5376);
+    plain_linear("out", rows, 5376, 7168);
+    plain_linear("fc1", rows, 28672, 5376);
+    plain_linear("fc2", rows, 5376, 14336);
+  }
   return 0;
 }
