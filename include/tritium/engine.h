@@ -25,7 +25,7 @@ struct EngineOptions {
   // ("text=CPU,dit=GPU0*60+GPU1*40,vae=GPU0"). Empty: the graphics cards and the CPU, each stage where it is fastest.
   std::string device;
   int threads = 0;                     // for CPU work; 0: all usable processors
-  std::string compute = "auto";        // matrices as "f32", "bf16" or by size ("auto": float32 up to 1 GiB per stage)
+  std::string compute = "auto";        // matrices as "f32", "bf16", "int8" or by size and format ("auto": docs/cli.md)
   std::filesystem::path dump_tensors;  // if not empty, every named intermediate is written there
   // Single parts instead of what is found in the model's folder: files, or folders with one part.
   std::filesystem::path dit, text_encoder, video_vae, audio_vae, tokenizer;

@@ -60,8 +60,9 @@ void add_model_options(CLI::App& app, ModelOptions& o) {
                  "when absent")
       ->envname("TRITIUM_DEVICE");
   app.add_option("--threads", o.threads, "CPU threads; 0 = all usable processors")->check(between(0, 4096))->envname("TRITIUM_THREADS");
-  app.add_option("--compute", o.compute, "Matrices as f32 or bf16; auto = f32 up to 1 GiB per stage")
-      ->check(CLI::IsMember({"auto", "f32", "bf16"}))
+  app.add_option("--compute", o.compute,
+                 "Matrices as f32, bf16 or int8 (rotated integer formats as integers); auto = f32 up to 1 GiB per stage, else int8 or bf16")
+      ->check(CLI::IsMember({"auto", "f32", "bf16", "int8"}))
       ->envname("TRITIUM_COMPUTE");
   app.add_option("--memory-budget", o.memory_budgets,
                  "Memory to use: DEVICE=GiB, may be repeated, or GiB for every device; what is free less a reserve when absent")

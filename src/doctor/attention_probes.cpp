@@ -58,7 +58,7 @@ Result<Comparison> compare(Bench& bench, const Shape& s, const Inputs& in, doubl
   TRITIUM_TRY_ASSIGN(ggml_tensor * v, bench.tensor({s.head_dim, s.kv_heads, s.keys}, in.v));
   const auto scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(s.head_dim)));
   TRITIUM_TRY_ASSIGN(const std::vector<float> y, bench.run([&](Graph& graph) {
-    return bench.operations().attention(graph, q, k, v, scale, s.mask, ops::kMaxAttentionScores);
+    return bench.operations().attention(graph, q, k, v, scale, s.mask, ops::kMaxAttentionScores, MatrixPrecision::f32);
   }));
   Comparison out;
   for (const std::int64_t row : picked(s.rows, kRowsChecked))

@@ -4,6 +4,7 @@
 #include "weights/quant/row_kernels.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace tritium {
 namespace {
@@ -81,6 +82,13 @@ Result<PackedRows> PackedRows::open(const WeightPart& part, const PlacedTensor& 
   return out;
 }
 
+bool PackedRows::meant_for_integers(const PlacedTensor& tensor) {
+  return possible(tensor) && std::all_of(tensor.sources.begin(), tensor.sources.end(), [](const LogicalTensor* source) {
+           return source->quant && has_integer_grid(*source->quant) && source->quant->rotation != 0 && !source->quant->full_precision &&
+                  source->quant->sides.correction == nullptr && source->quant->sides.pre_quant_scale == nullptr;
+         });
+}
+
 void PackedRows::decode_row_of(const Source& source, std::int64_t row, std::span<const std::uint8_t> bytes, std::span<float> out) const {
   if (!source.quant) return convert_to_f32(source.dtype, bytes, out);
   if (source.quant->format == QuantFormat::nf4) return decode_nf4(*source.quant, source.sides, row * columns_, bytes, out);
@@ -92,6 +100,24 @@ void PackedRows::decode_row_of(const Source& source, std::int64_t row, std::span
   for (std::size_t g = 0; g < groups; ++g) {
     const float offset = source.sides.group_offset[static_cast<std::size_t>(row) * groups + g];
     for (float& v : out.subspan(g * group, group)) v = v * scale + offset;
+  }
+}
+
+void PackedRows::decode_integers(std::int64_t begin, std::int64_t end, const std::uint8_t* bytes, std::int64_t stride,
+                                 std::int8_t* out) const {
+  const auto width = static_cast<std::size_t>(columns_);
+  for (std::int64_t row = begin; row < end; ++row, out += stride) {
+    const Origin origin = origin_[static_cast<std::size_t>(row)];
+    const Source& source = sources_[origin.source];
+    const std::span stored(bytes + (file_order_ ? origin.row : static_cast<std::size_t>(row)) * row_bytes_, row_bytes_);
+    if (source.quant->format == QuantFormat::int8) {
+      std::memcpy(out, stored.data(), width);
+      continue;
+    }
+    thread_local std::vector<float> values;
+    values.resize(width);
+    grid_row(*source.quant, source.sides, origin.row, stored, values);
+    for (std::size_t i = 0; i < width; ++i) out[i] = static_cast<std::int8_t>(values[i]);
   }
 }
 

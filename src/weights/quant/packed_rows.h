@@ -30,6 +30,13 @@ class PackedRows {
   [[nodiscard]] const std::vector<float>& column_factor() const { return column_factor_; }  // [columns], or empty
   [[nodiscard]] std::int64_t rotation() const { return rotation_; }                         // 0: none
 
+  // Whether the reference multiplies such rows as 8-bit integers with inputs of 8 bits (spec/weights.md §4.2, §4.3): rotated integer
+  // formats, unless they are marked otherwise. From headers alone.
+  static bool meant_for_integers(const PlacedTensor& tensor);
+  // U of rows [begin, end) as the integers they are, `stride` bytes apart; what lies between them is left alone. Precondition:
+  // meant_for_integers(). Thread safe.
+  void decode_integers(std::int64_t begin, std::int64_t end, const std::uint8_t* bytes, std::int64_t stride, std::int8_t* out) const;
+
   // Where the bytes given to decode() are all rows as the file has them, not in the order of the rows. Precondition: one source.
   void set_file_order() { file_order_ = true; }
 
