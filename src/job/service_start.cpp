@@ -100,6 +100,17 @@ Result<void> LocalJobService::clear_folder() {
   return {};
 }
 
+// What killed processes left in the folders of jobs.
+void LocalJobService::tidy() {
+  for (const std::string& id : state_.files->folders()) {
+    if (state_.over) return;
+    const auto job = state_.book->store().find(id);
+    if (!job.ok() || !*job) continue;  // about to be stored, or removed
+    const bool running = (*job)->state == JobState::running;
+    state_.files->clean(id, (*job)->attempt - (running ? 1 : 0), is_terminal((*job)->state));
+  }
+}
+
 void LocalJobService::start_workers() {
   const auto& devices = state_.options.workers;
   for (std::size_t i = 0; i < devices.size(); ++i) {
@@ -112,6 +123,7 @@ void LocalJobService::start_workers() {
 
 // Deadlines, leases, retention, and whether the disk is well again.
 void LocalJobService::supervise() {
+  tidy();
   double next_clearing = monotonic_seconds();
   while (!state_.over) {
     double until = monotonic_seconds() + kSecondsBetweenLooks;
