@@ -1,6 +1,7 @@
 #include "cli/serve_routes.h"
 
 #include "server/native/native.h"
+#include "server/ui/ui.h"
 
 namespace tritium::cli {
 
@@ -12,6 +13,7 @@ http::Router all_routes(JobService& service, const RouteOptions& options) {
   native.sync_seconds = options.sync_seconds;
   server::native::add_routes(router, service, native);
   server::metrics::add_routes(router, service, options.counts, options.gauges);
+  server::ui::add_routes(router);
   return router;
 }
 
