@@ -53,7 +53,8 @@ void Client::take_little() {
 
 bool Client::fill() {
   pollfd waiting{fd_, POLLIN, 0};
-  if (::poll(&waiting, 1, static_cast<int>(seconds_ * 1e3)) <= 0) return false;
+  timed_out_ = ::poll(&waiting, 1, static_cast<int>(seconds_ * 1e3)) <= 0;
+  if (timed_out_) return false;
   char piece[65536];
   const ssize_t count = ::recv(fd_, piece, sizeof piece, 0);
   if (count <= 0) return false;
@@ -80,7 +81,7 @@ std::string Client::read_to_end() {
   return std::exchange(buffer_, {});
 }
 
-bool Client::ended() { return buffer_.empty() && !fill(); }
+bool Client::ended() { return buffer_.empty() && !fill() && !timed_out_; }
 
 Answer Client::read_head() {
   Answer out;

@@ -43,6 +43,7 @@ class Client {
   bool fill();
   int fd_ = -1;
   double seconds_;
+  bool timed_out_ = false;
   std::string buffer_;
 };
 

@@ -78,14 +78,10 @@ http::Router ToyServer::routes() {
   });
   out.add("GET", "/events", [this](const HttpRequest&) {
     return HttpResponse::event_stream([this](std::shared_ptr<http::Stream> stream) {
-      stream->on_close([this] {
-        ++closed_;
-        const std::lock_guard lock(mutex_);
-        stream_.reset();
-      });
+      stream->on_close([this] { ++closed_; });
       stream->write("data: first\n\n");
       const std::lock_guard lock(mutex_);
-      stream_ = std::move(stream);
+      streams_.push_back(std::move(stream));
     });
   });
   out.add("GET", "/count", [](const HttpRequest&) {
@@ -99,14 +95,10 @@ http::Router ToyServer::routes() {
       socket->on_text([weak](const std::string& text) {
         if (const auto alive = weak.lock()) alive->send_text("got " + text);
       });
-      socket->on_close([this] {
-        ++closed_;
-        const std::lock_guard lock(mutex_);
-        socket_.reset();
-      });
+      socket->on_close([this] { ++closed_; });
       socket->send_text("welcome");
       const std::lock_guard lock(mutex_);
-      socket_ = std::move(socket);
+      sockets_.push_back(std::move(socket));
     });
   });
   out.errors_below("/v1", [](const HttpRequest& request, int status, const Error& error) {
@@ -128,12 +120,12 @@ std::size_t ToyServer::spooled() const {
 
 std::shared_ptr<http::Stream> ToyServer::stream() {
   const std::lock_guard lock(mutex_);
-  return stream_;
+  return streams_.empty() ? nullptr : streams_.back();
 }
 
 std::shared_ptr<http::WebSocket> ToyServer::socket() {
   const std::lock_guard lock(mutex_);
-  return socket_;
+  return sockets_.empty() ? nullptr : sockets_.back();
 }
 
 }  // namespace tritium::test

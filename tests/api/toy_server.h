@@ -19,7 +19,7 @@ class ToyServer {
   [[nodiscard]] std::string clip() const { return clip_; }  // what /file holds
   [[nodiscard]] std::vector<http::AccessRecord> log();
   [[nodiscard]] std::size_t spooled() const;  // files in the folder for uploads
-  // Held open by /events and /socket; null when the client is gone.
+  // The last one that /events or /socket opened; held until the end.
   std::shared_ptr<http::Stream> stream();
   std::shared_ptr<http::WebSocket> socket();
   [[nodiscard]] int closed() const { return closed_; }  // streams and sockets that have ended
@@ -30,8 +30,8 @@ class ToyServer {
   std::string clip_;
   std::mutex mutex_;
   std::vector<http::AccessRecord> log_;
-  std::shared_ptr<http::Stream> stream_;
-  std::shared_ptr<http::WebSocket> socket_;
+  std::vector<std::shared_ptr<http::Stream>> streams_;
+  std::vector<std::shared_ptr<http::WebSocket>> sockets_;
   std::atomic<int> closed_{0};
   std::unique_ptr<http::Server> server_;
 };

@@ -166,8 +166,12 @@ class MultipartBody : public BodyReader {
 }  // namespace
 
 bool MemoryShare::take(std::uint64_t bytes) {
+  if (used_.fetch_add(bytes) + bytes > limit_) {
+    used_ -= bytes;
+    return false;
+  }
   own_ += bytes;
-  return used_.fetch_add(bytes) + bytes <= limit_;
+  return true;
 }
 
 SpooledFiles::~SpooledFiles() {

@@ -154,8 +154,11 @@ std::optional<HttpResponse> check_header(ServerState& state, Exchange& exchange)
     request.path = std::move(target->path);
     request.query = std::move(target->query);
   }
-  if (auto refused = check_protocol(exchange)) return refuse(state, request, *refused);
-  if (!target.ok()) return refuse(state, request, {400, target.error()});
+  const auto malformed = check_protocol(exchange);
+  if (malformed || !target.ok()) {
+    exchange.keep_alive = false;  // whoever sends that may mean something else with what follows, too
+    return refuse(state, request, malformed ? *malformed : Refusal{400, target.error()});
+  }
   if (auto refused = check_access(state, request)) return refuse(state, request, *refused);
   if (request.method == "OPTIONS") {
     const Router::Match match = state.router.find("OPTIONS", request.path);
@@ -165,7 +168,7 @@ std::optional<HttpResponse> check_header(ServerState& state, Exchange& exchange)
   if (auto response = find_handler(state, exchange)) return response;
   const std::uint64_t limit = state.options.limits.body_bytes;
   if (exchange.parser.content_length().value_or(0) > limit) return refuse(state, request, too_large("the body of the request", limit));
-  if (!exchange.parser.has_body()) return std::nullopt;
+  if (!exchange.parser.has_body() && request.header("content-type").empty()) return std::nullopt;  // an empty form is one, too
   OpenedBody body = open_body(request, *exchange.holdings, state.options);
   if (body.refusal) return refuse(state, request, *body.refusal);
   exchange.body = std::move(body.reader);
@@ -185,10 +188,15 @@ HttpResponse call_handler(ServerState& state, Exchange& exchange) {
     out = refuse(state, exchange.request,
                  refusal(500, ErrorCode::failure, fmt::format("an error inside the server: {}", problem),
                          fmt::format("report it with the request id {}", exchange.request.id)));
+  release_request(exchange);
+  return out;
+}
+
+void release_request(Exchange& exchange) {
+  exchange.body.reset();
   exchange.request.body = std::string();
   exchange.request.form = {};
   exchange.holdings.reset();
-  return out;
 }
 
 Fields answer_fields(const ServerState& state, const Exchange& exchange, const HttpResponse& response) {

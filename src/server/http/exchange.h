@@ -35,6 +35,9 @@ std::optional<HttpResponse> check_header(ServerState& state, Exchange& exchange)
 // The handler's answer, or 500. Releases what the request held.
 HttpResponse call_handler(ServerState& state, Exchange& exchange);
 
+// Lets go of the body and of what it was kept in. The header stays.
+void release_request(Exchange& exchange);
+
 // In the shape of the path's error writer.
 HttpResponse refuse(const ServerState& state, const HttpRequest& request, const Refusal& refusal, const Fields& fields = {});
 

@@ -7,13 +7,14 @@ namespace tritium::http {
 bool HandlerPool::submit(std::function<void()> task) {
   const std::lock_guard lock(mutex_);
   if (stopping_) return false;
-  if (idle_ <= tasks_.size() && threads_.size() < static_cast<std::size_t>(max_threads_)) {
+  const std::size_t free = threads_.size() - active_;
+  if (free <= tasks_.size() && threads_.size() < static_cast<std::size_t>(max_threads_)) {
     try {
       threads_.emplace_back([this] { work(); });
     } catch (const std::system_error&) {  // no more threads to be had
       if (threads_.empty()) return false;
     }
-  } else if (tasks_.size() >= max_waiting_ + idle_) {
+  } else if (tasks_.size() >= max_waiting_ + free) {
     return false;
   }
   tasks_.push_back(std::move(task));
@@ -24,16 +25,16 @@ bool HandlerPool::submit(std::function<void()> task) {
 void HandlerPool::work() {
   std::unique_lock lock(mutex_);
   while (true) {
-    ++idle_;
     wake_.wait(lock, [this] { return stopping_ || !tasks_.empty(); });
-    --idle_;
     if (tasks_.empty()) return;
+    ++active_;
     std::function<void()> task = std::move(tasks_.front());
     tasks_.pop_front();
     lock.unlock();
     task();
     task = nullptr;  // what it holds is let go before the wait
     lock.lock();
+    --active_;
   }
 }
 
@@ -50,7 +51,7 @@ void HandlerPool::stop() {
 
 std::size_t HandlerPool::busy() const {
   const std::lock_guard lock(mutex_);
-  return threads_.size() - idle_ + tasks_.size();
+  return active_ + tasks_.size();
 }
 
 }  // namespace tritium::http

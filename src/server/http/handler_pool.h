@@ -32,7 +32,7 @@ class HandlerPool {
   std::condition_variable wake_;
   std::deque<std::function<void()>> tasks_;
   std::vector<std::thread> threads_;
-  std::size_t idle_ = 0;
+  std::size_t active_ = 0;  // threads that are at a task
   bool stopping_ = false;
 };
 

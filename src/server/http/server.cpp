@@ -112,6 +112,7 @@ class Server::Impl {
   }
 
   void stop(double seconds) {
+    if (threads_.empty()) return;
     state_->stopping = true;
     net::post(acceptor_.get_executor(), [this] {
       error_code ignored;
@@ -125,6 +126,7 @@ class Server::Impl {
     for (const auto& session : sessions()) session->abort();
     work_.reset();
     for (std::thread& thread : threads_) thread.join();
+    threads_.clear();
   }
 
   [[nodiscard]] const tcp::endpoint& endpoint() const { return endpoint_; }
@@ -175,13 +177,15 @@ class Server::Impl {
   void turn_away(tcp::socket socket) {
     ++state_->refused;
     if (tls_) return;
-    constexpr std::string_view kAnswer =
-        "HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: "
-        "51\r\n\r\n"
-        "{\"error\":{\"message\":\"too many connections are open\"}}";
+    constexpr std::string_view kBody = R"({"error":{"message":"too many connections are open"}})";
+    const std::string answer = head_text(503, {{"retry-after", "5"},
+                                               {"content-type", "application/json"},
+                                               {"connection", "close"},
+                                               {"content-length", std::to_string(kBody.size())}}) +
+                               std::string(kBody);
     error_code ignored;
     socket.non_blocking(true, ignored);
-    socket.write_some(net::buffer(kAnswer), ignored);
+    socket.write_some(net::buffer(answer), ignored);
     socket.shutdown(tcp::socket::shutdown_send, ignored);
     char request[4096];  // what is unread would turn the end into a reset
     socket.read_some(net::buffer(request), ignored);
@@ -242,7 +246,7 @@ std::string Server::url() const {
 ServerCounters Server::counters() const {
   const ServerState& state = impl_->state();
   const std::lock_guard lock(state.mutex);
-  return {state.sessions.size(), state.pool.busy(), state.requests, state.refused};
+  return {state.sessions.size(), state.pool.busy(), state.memory_used, state.requests, state.refused};
 }
 
 void Server::stop(double seconds) {

@@ -12,6 +12,7 @@ namespace tritium::http {
 
 struct ServerCounters {
   std::size_t connections = 0, busy_handlers = 0;       // now
+  std::uint64_t memory_bytes = 0;                       // of bodies, now
   std::uint64_t requests = 0, refused_connections = 0;  // since the start
 };
 
@@ -28,7 +29,7 @@ class Server {
   [[nodiscard]] ServerCounters counters() const;
 
   // Takes no more connections, closes streams, lets answers that are being made and sent be finished for so long, then ends what is left
-  // and waits for the handlers to return. Handlers that wait for something must therefore not wait for ever. Only once; from one thread.
+  // and waits for the handlers to return. Handlers that wait for something must therefore not wait for ever. From one thread.
   void stop(double seconds);
 
  private:

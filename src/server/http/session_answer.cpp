@@ -14,7 +14,7 @@ namespace tritium::http {
 namespace {
 
 constexpr std::size_t kDiscardPiece = 64 << 10;
-constexpr double kLingerSeconds = 2, kLingerUnreadSeconds = 10;
+constexpr double kLingerSeconds = 2, kLingerUnreadSeconds = 10, kLingerAtTheEndSeconds = 0.5;
 
 bool has_no_body(int status) { return status / 100 == 1 || status == 204 || status == 304; }
 
@@ -35,6 +35,7 @@ OpenFile::~OpenFile() { ::close(descriptor_); }
 void Session::respond(HttpResponse response) {
   phase_ = Phase::sending;
   exchange_->status = response.status;
+  release_request(*exchange_);
   if (state_->stopping) exchange_->keep_alive = false;
   if (std::holds_alternative<FileBody>(response.body)) return respond_file(response);
   if (std::holds_alternative<StreamBody>(response.body)) return respond_stream(response);
@@ -234,7 +235,7 @@ void Session::answered() {
   channel_.reset();
   content_ = std::string();
   if (exchange_->keep_alive && !state_->stopping) return next_request();
-  linger(exchange_->parser.has_body() ? kLingerUnreadSeconds : kLingerSeconds);
+  linger(exchange_->parser.has_body() ? kLingerUnreadSeconds : state_->stopping ? kLingerAtTheEndSeconds : kLingerSeconds);
 }
 
 // The client is told that nothing more comes, and gets the time to read the answer: a connection that is closed with something unread is

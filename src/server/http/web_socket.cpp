@@ -93,7 +93,7 @@ class BeastLink : public WebSocketLink, public std::enable_shared_from_this<Beas
   void start() {
     stream_.read_message_max(settings_.message_bytes);
     auto timeouts = websocket::stream_base::timeout::suggested(beast::role_type::server);
-    timeouts.handshake_timeout = std::chrono::seconds(10);
+    timeouts.handshake_timeout = std::chrono::seconds(5);
     timeouts.idle_timeout = std::chrono::seconds(60);  // a ping goes out after half of it
     timeouts.keep_alive_pings = true;
     stream_.set_option(timeouts);
@@ -173,6 +173,7 @@ class BeastLink : public WebSocketLink, public std::enable_shared_from_this<Beas
       return;
     }
     ending_ = true;
+    channel_->end();  // the handlers need not wait for the client's answer to this
     stream_.async_close(code, [self = shared_from_this()](beast::error_code) { self->finish(); });
   }
 
