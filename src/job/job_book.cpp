@@ -69,8 +69,8 @@ Result<std::optional<Job>> JobBook::change(const Change& change, const std::func
   const std::lock_guard lock(changing_);
   TRITIUM_TRY_ASSIGN(auto job, change(*store_));
   if (!job) return job;
+  if (also) also(*job);  // first: whoever sees the new state finds this done
   const Snapshot shown = remember(*job);
-  if (also) also(*shown);
   hub_->publish(JobEvent::Kind::state, shown);
   return std::optional<Job>(*shown);
 }

@@ -19,6 +19,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kVideo = "video.mp4";
+constexpr const char* kCopy = "job.json";
 constexpr const char* kThumbnail = "thumbnail.jpg";
 constexpr std::uint64_t kLeastFree = 1 << 20;
 
@@ -127,12 +128,12 @@ Result<void> JobFiles::take_inputs(const std::string& id, Request& request) cons
   return taken;
 }
 
-Result<void> JobFiles::note(const Job& job) const { return write_file_atomically(folder(job.id) / "job.json", encode_job(job)); }
+Result<void> JobFiles::note(const Job& job) const { return write_file_atomically(folder(job.id) / kCopy, encode_job(job)); }
 
 std::vector<Job> JobFiles::noted() const {
   std::vector<Job> out;
   for (const std::string& id : folders()) {
-    const auto text = read_file(folder(id) / "job.json");
+    const auto text = read_file(folder(id) / kCopy);
     if (!text.ok()) continue;
     auto job = decode_job(*text);
     if (job.ok() && job->id == id) out.push_back(std::move(*job));
@@ -168,6 +169,12 @@ Result<JobOutput> JobFiles::publish(const std::string& id, int attempt, int outp
   return describe(to);
 }
 
+void JobFiles::keep_rejected(const std::string& id, int attempt, int output) const {
+  std::error_code ignored;
+  fs::remove_all(folder(id) / "rejected", ignored);
+  fs::rename(folder(id) / std::to_string(attempt) / std::to_string(output), folder(id) / "rejected", ignored);
+}
+
 std::optional<JobOutput> JobFiles::published(const std::string& id, int output) const {
   const fs::path at = folder(id) / "results" / std::to_string(output);
   std::error_code ignored;
@@ -183,6 +190,7 @@ void JobFiles::clean(const std::string& id, int attempt, bool checkpoints) const
     if (const auto number = number_of(entry.path().filename().string()); number && *number <= attempt) gone.push_back(entry.path());
   if (checkpoints) gone.push_back(folder(id) / "checkpoint");
   for (const fs::path& path : gone) fs::remove_all(path, code);
+  remove_abandoned_files(folder(id) / kCopy);
 }
 
 void JobFiles::remove(const std::string& id) const {

@@ -7,6 +7,7 @@
 //   jobs/ID/inputs/NAME           the files that the request names
 //   jobs/ID/ATTEMPT/N/            output N while it is made
 //   jobs/ID/checkpoint/N/         where output N goes on after a death
+//   jobs/ID/rejected/             a finished clip that is not acceptable
 //   jobs/ID/results/N/            complete: moved here from ATTEMPT/N in one step, after everything was flushed
 #pragma once
 
@@ -39,6 +40,8 @@ class JobFiles {
   Result<std::filesystem::path> begin(const std::string& id, int attempt, int output) const;
   // Flushes what lies there and moves it to the results. Error: busy, failure.
   Result<JobOutput> publish(const std::string& id, int attempt, int output) const;
+  // Puts aside what lies there, for people to look at: "rejected".
+  void keep_rejected(const std::string& id, int attempt, int output) const;
   // An output that was published, whoever remembers it.
   [[nodiscard]] std::optional<JobOutput> published(const std::string& id, int output) const;
 

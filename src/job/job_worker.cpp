@@ -1,7 +1,6 @@
 #include "job/job_worker.h"
 
 #include "base/system.h"
-#include "base/try.h"
 #include "job/process_facts.h"
 
 #include <fmt/format.h>
@@ -9,24 +8,11 @@
 #include <cmath>
 
 namespace tritium {
-namespace fs = std::filesystem;
 namespace {
 
-constexpr double kFirstPause = 0.5, kLongestPause = 60;  // seconds before a worker starts again, or the disk is tried again
-constexpr double kSecondsBetweenReports = 0.1;           // of progress
-constexpr double kSecondsBetweenRenewals = 30;
-constexpr double kLeaseSlack = 180;  // beyond the stall limit: from there on the thread itself hangs
+constexpr double kFirstPause = 0.5, kLongestPause = 60;  // seconds before a worker starts again, or the store is tried again
 
 double pause_after(int losses) { return std::min(kLongestPause, kFirstPause * std::exp2(std::max(losses, 1) - 1)); }
-
-JobError job_error(const Error& error, const Job& job) {
-  return {error.code, error.message, error.field, error.hint, job.progress.stage, ""};
-}
-
-// Nothing but the request is to blame: another attempt would end the same.
-bool is_final(ErrorCode code) {
-  return code == ErrorCode::usage || code == ErrorCode::does_not_fit || code == ErrorCode::model || code == ErrorCode::rejected;
-}
 
 const char* reason_name(const JobError& error, bool lost) {
   if (lost) return "worker died";
@@ -47,13 +33,6 @@ const char* reason_name(const JobError& error, bool lost) {
 }
 
 }  // namespace
-
-// How an attempt ended.
-struct JobWorker::Outcome {
-  enum class Kind { done, failed, try_again, stopped } kind = Kind::done;
-  std::optional<JobError> error;  // of the middle two
-  bool lost = false;              // the worker process is to blame
-};
 
 JobWorker::JobWorker(ServiceState& service, std::string name, EngineOptions engine)
     : service_(service), name_(std::move(name)), options_(std::move(engine)) {
@@ -163,7 +142,7 @@ std::shared_ptr<RunControl> JobWorker::take(Job& job) {
     const std::lock_guard lock(service_.mutex);
     seen_ = service_.arrivals;
   }
-  const double stall = service_.options.stall_seconds, lease = stall > 0 ? stall + kLeaseSlack : 1e12;
+  const double lease = lease_seconds();
   std::shared_ptr<RunControl> control;
   const auto leased = service_.book->change([&](JobStore& store) { return store.lease(name_, lease); },
                                             [&](const Job& taken) {
@@ -210,139 +189,11 @@ void JobWorker::work(Job job, RunControl& control) {
   service_.wake();
 }
 
-JobWorker::Outcome JobWorker::make_outputs(Job& job, RunControl& control) {
-  job.outputs.clear();
-  for (int n = 0; n < job.spec.outputs; ++n) {
-    auto output = service_.files->published(job.id, n);  // by an earlier attempt
-    if (!output) {
-      job.output = n;
-      const Outcome outcome = make_output(job, n, control);
-      if (outcome.kind != Outcome::Kind::done) return outcome;
-      continue;
-    }
-    output->seed = job.plan.seed + static_cast<std::uint64_t>(n);
-    job.outputs.push_back(std::move(*output));
-  }
-  return {};
-}
-
-JobWorker::Outcome JobWorker::make_output(Job& job, int n, RunControl& control) {
-  Request request = job.spec.request;
-  request.seed = job.plan.seed + static_cast<std::uint64_t>(n);
-  for (double pause = kFirstPause;;) {
-    steps_counted_ = 0;
-    output_began_ = monotonic_seconds();
-    Result<Artifact> made = Error{};
-    const auto folder = service_.files->begin(job.id, control.attempt(), n);
-    if (folder.ok()) {
-      const GenerateHooks hooks{{}, [&](const Progress& p) { note_progress(job, p, control); }};
-      made = engine_->generate(request, {.video = *folder / "video.mp4"}, hooks, &control.token());
-      const std::lock_guard lock(mutex_);
-      if (pid_ > 0) job.peak_memory_bytes = std::max(job.peak_memory_bytes, process_memory(pid_).peak);
-    } else {
-      made = folder.error();
-    }
-    if (made.ok()) {
-      auto output = service_.files->publish(job.id, control.attempt(), n);
-      if (output.ok()) {
-        output->seed = *request.seed;
-        job.outputs.push_back(std::move(*output));
-        count(job, *made);
-        for (const StageTiming& timing : made->timings) {
-          const auto same = std::find_if(job.timings.begin(), job.timings.end(), [&](const auto& t) { return t.stage == timing.stage; });
-          if (same == job.timings.end())
-            job.timings.push_back(timing);
-          else
-            same->seconds += timing.seconds;
-        }
-        for (const std::string& warning : made->warnings)
-          if (std::find(job.warnings.begin(), job.warnings.end(), warning) == job.warnings.end()) job.warnings.push_back(warning);
-        return {};
-      }
-      made = output.error();
-    }
-    if (control.reason() == StopReason::none && !was_lost_ && wait_for_storage(job, control, pause)) continue;
-    return judge(job, made.error(), control);
-  }
-}
-
-JobWorker::Outcome JobWorker::judge(const Job& job, const Error& error, const RunControl& control) {
-  Outcome out;
-  out.lost = was_lost_;
-  if (control.reason() == StopReason::deadline) {
-    out.kind = Outcome::Kind::failed;
-    out.error =
-        JobError{ErrorCode::failure, fmt::format("not finished within the {:g} s that were given", job.spec.deadline_seconds.value_or(0)),
-                 "deadline_seconds", "give it more time, a smaller size or fewer steps",
-                 job.progress.stage, ""};
-    return out;
-  }
-  if (control.reason() != StopReason::none) {
-    out.kind = Outcome::Kind::stopped;
-    return out;
-  }
-  out.error = job_error(error, job);
-  if (was_lost_) out.error->last_words = last_words_;
-  out.kind = !was_lost_ && is_final(error.code) ? Outcome::Kind::failed : Outcome::Kind::try_again;
-  return out;
-}
-
-// After an error that a full disk or a folder that cannot be written may have caused: true when it is so, after the cause is gone. The job
-// stays in this worker's hands meanwhile; nobody can write anything else about it either.
-bool JobWorker::wait_for_storage(const Job& job, RunControl& control, double& pause) {
-  const auto check = [&]() -> Result<void> {
-    TRITIUM_TRY(service_.files->check_writable(job.plan.output_bytes));
-    return service_.book->store().check_writable();
-  };
-  auto now = check();
-  if (now.ok()) return false;
-  set_state("waiting", job.id);
-  for (; !now.ok() && control.reason() == StopReason::none && !service_.over; now = check()) {
-    service_.note_trouble(now.error().text());
-    service_.pause(pause);
-    pause = std::min(2 * pause, kLongestPause);
-  }
-  if (now.ok()) service_.note_trouble("");
-  set_state("working", job.id);
-  return now.ok() && control.reason() == StopReason::none;
-}
-
-// Stages of the engine, steps instead of blocks, and the place in the whole job.
-void JobWorker::note_progress(Job& job, Progress p, RunControl& control) {
-  if (p.stage == "denoise" && p.of > 0) {
-    p.step = static_cast<int>(static_cast<std::int64_t>(p.step) * job.plan.steps / p.of);
-    p.of = job.plan.steps;
-    if (p.step > steps_counted_) {
-      const std::lock_guard lock(service_.mutex);
-      service_.totals.steps += static_cast<std::uint64_t>(p.step - steps_counted_);
-      service_.totals.tokens += static_cast<std::uint64_t>(p.step - steps_counted_) * static_cast<std::uint64_t>(job.plan.rows);
-      steps_counted_ = p.step;
-    }
-  }
-  const double now = monotonic_seconds();
-  p.fraction = (job.output + p.fraction) / job.spec.outputs;
-  if (p.eta_seconds >= 0) p.eta_seconds += (job.spec.outputs - 1 - job.output) * (now - output_began_ + p.eta_seconds);
-  if (now - shown_ < kSecondsBetweenReports && p.stage == shown_stage_) return;
-  shown_ = now;
-  shown_stage_ = p.stage;
-  job.progress = std::move(p);
-  service_.book->show(job, JobEvent::Kind::progress);
-  if (now - renewed_ < kSecondsBetweenRenewals) return;
-  renewed_ = now;
-  const double stall = service_.options.stall_seconds;
-  const auto kept = service_.book->store().renew({control.id(), control.attempt()}, job, stall > 0 ? stall + kLeaseSlack : 1e12);
-  if (kept.ok() && !*kept) control.stop(StopReason::lost);
-}
-
-void JobWorker::count(const Job& job, const Artifact& artifact) {
+void JobWorker::count_end(const Job& job, bool lost) {
   const std::lock_guard lock(service_.mutex);
-  service_.totals.steps += static_cast<std::uint64_t>(std::max(0, job.plan.steps - steps_counted_));
-  service_.totals.tokens +=
-      static_cast<std::uint64_t>(std::max(0, job.plan.steps - steps_counted_)) * static_cast<std::uint64_t>(job.plan.rows);
-  for (const StageTiming& timing : artifact.timings) {
-    service_.totals.stage_seconds[timing.stage] += timing.seconds;
-    ++service_.totals.stage_runs[timing.stage];
-  }
+  if (job.state == JobState::completed) ++service_.totals.completed;
+  if (job.state == JobState::cancelled) ++service_.totals.cancelled;
+  if (job.state == JobState::failed && job.error) ++service_.totals.failed[reason_name(*job.error, lost)];
 }
 
 // Writes down how it ended, however long the store cannot be written.
@@ -352,23 +203,20 @@ void JobWorker::settle(Job job, const Outcome& outcome, RunControl& control) {
   job.error = outcome.error;
   const bool back = outcome.kind == Kind::try_again || (outcome.kind == Kind::stopped && control.reason() == StopReason::drained);
   if (outcome.kind == Kind::stopped && control.reason() == StopReason::lost) return;
-  const bool rejected = outcome.error && outcome.error->code == ErrorCode::rejected;  // its video is kept
+  if (outcome.error && outcome.error->code == ErrorCode::rejected) service_.files->keep_rejected(job.id, control.attempt(), job.output);
   job.state = outcome.kind == Kind::done ? JobState::completed : outcome.kind == Kind::failed ? JobState::failed : JobState::cancelled;
-  if (!back && !rejected) service_.files->clean(job.id, control.attempt(), /*checkpoints=*/true);
+  if (!back) service_.files->clean(job.id, control.attempt(), /*checkpoints=*/true);
   for (double pause = kFirstPause;; pause = std::min(2 * pause, kLongestPause)) {
-    const auto ended = service_.book->change([&](JobStore& store) {
-      const Release why = outcome.kind == Kind::stopped ? Release::interrupted : Release::failed;
-      return back ? store.release(lease, job, why) : store.finish(lease, job, service_.files->bytes(job.id));
-    });
+    const auto ended = service_.book->change(
+        [&](JobStore& store) {
+          const Release why = outcome.kind == Kind::stopped ? Release::interrupted : Release::failed;
+          return back ? store.release(lease, job, why) : store.finish(lease, job, service_.files->bytes(job.id));
+        },
+        [&](const Job& now) { count_end(now, outcome.lost); });
     if (ended.ok()) {
       if (!ended->has_value()) return;  // removed, or somebody else's by now
-      const Job& now = **ended;
-      if (is_terminal(now.state)) (void)service_.files->note(now);
+      if (is_terminal((*ended)->state)) (void)service_.files->note(**ended);
       service_.note_trouble("");
-      const std::lock_guard lock(service_.mutex);
-      if (now.state == JobState::completed) ++service_.totals.completed;
-      if (now.state == JobState::cancelled) ++service_.totals.cancelled;
-      if (now.state == JobState::failed && now.error) ++service_.totals.failed[reason_name(*now.error, outcome.lost)];
       return;
     }
     service_.note_trouble(ended.error().text());

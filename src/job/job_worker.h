@@ -1,4 +1,5 @@
-// One worker of the service: a thread that takes jobs from the queue and has a worker process make them.
+// One worker of the service: a thread that takes jobs from the queue and has a worker process make them. The life of the thread is in
+// job_worker.cpp, the making of one job in job_run.cpp.
 #pragma once
 
 #include "job/isolated_engine.h"
@@ -22,7 +23,12 @@ class JobWorker {
   void free_memory();
 
  private:
-  struct Outcome;
+  // How an attempt ended.
+  struct Outcome {
+    enum class Kind { done, failed, try_again, stopped } kind = Kind::done;
+    std::optional<JobError> error;  // of the middle two
+    bool lost = false;              // the worker process is to blame
+  };
   void live();
   bool be_ready();
   void wait_for_work();
@@ -30,11 +36,15 @@ class JobWorker {
   void work(Job job, RunControl& control);
   Outcome make_outputs(Job& job, RunControl& control);
   Outcome make_output(Job& job, int output, RunControl& control);
+  Result<Artifact> generate(Job& job, const Request& request, int output, RunControl& control);
+  Result<void> keep(Job& job, const Artifact& artifact, std::uint64_t seed, int output, RunControl& control);
   Outcome judge(const Job& job, const Error& error, const RunControl& control);
   void settle(Job job, const Outcome& outcome, RunControl& control);
   void note_progress(Job& job, Progress progress, RunControl& control);
   void count(const Job& job, const Artifact& artifact);
+  void count_end(const Job& job, bool lost);
   bool wait_for_storage(const Job& job, RunControl& control, double& pause);
+  [[nodiscard]] double lease_seconds() const;
   void set_state(const char* state, const std::string& job = {});
   void lost();
 

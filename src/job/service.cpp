@@ -65,6 +65,18 @@ Result<std::unique_ptr<JobService>> JobService::start(const ServiceOptions& opti
   return LocalJobService::start(options, JobClock::system());
 }
 
+// Errors of reading a file name the file; for a client it is the field that counts, since its file may have another name here.
+Result<Plan> LocalJobService::plan(const Request& request) {
+  auto out = planner_->plan(request);
+  if (out.ok() || !out.error().field.empty()) return out;
+  Error error = out.error();
+  Request copy = request;
+  for_each_input(copy, [&](const std::string& field, std::filesystem::path& file) {
+    if (error.field.empty() && error.message.find("'" + file.string() + "'") != std::string::npos) error.field = field;
+  });
+  return error;
+}
+
 // The job of an earlier submission with the same key.
 Result<std::optional<Submitted>> LocalJobService::find_same(const JobSpec& spec, std::string& fingerprint) {
   if (spec.idempotency_key.empty()) return std::optional<Submitted>();
@@ -102,7 +114,7 @@ Result<Submitted> LocalJobService::submit(const JobSpec& spec) {
       return Error{ErrorCode::conflict, fmt::format("a job with the id '{}' exists; it is {}", spec.id, job_state_name(taken->state)), "id",
                    "choose another id, or none"};
   }
-  TRITIUM_TRY_ASSIGN(job.plan, planner_->plan(spec.request));
+  TRITIUM_TRY_ASSIGN(job.plan, plan(spec.request));
   job.plan_json = plan_json(job.plan);
   job.warnings = job.plan.warnings;
   job.max_attempts = std::max(1, state_.options.max_attempts);

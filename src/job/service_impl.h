@@ -14,7 +14,7 @@ class LocalJobService final : public JobService {
   LocalJobService(const LocalJobService&) = delete;
   LocalJobService& operator=(const LocalJobService&) = delete;
 
-  Result<Plan> plan(const Request& request) override { return planner_->plan(request); }
+  Result<Plan> plan(const Request& request) override;
   Result<Submitted> submit(const JobSpec& spec) override;
   Result<Job> get(const std::string& id, const std::string& owner) override;
   Result<JobPage> list(const JobQuery& query) override { return state_.book->list(query); }
@@ -36,6 +36,7 @@ class LocalJobService final : public JobService {
   Result<void> clear_folder();
   Result<std::optional<Submitted>> find_same(const JobSpec& spec, std::string& fingerprint);
   Result<void> check_room() const;
+  void tidy();
   void start_workers();
   void supervise();
   void apply_retention();

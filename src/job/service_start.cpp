@@ -4,6 +4,7 @@
 #include "job/retention.h"
 #include "job/service_impl.h"
 #include "job/sqlite_store.h"
+#include "job/stored_job.h"
 #include "pipeline/memory_budget.h"
 #include "pipeline/placement.h"
 
@@ -77,6 +78,15 @@ Result<void> LocalJobService::open_folder() {
   if (!health.damaged.empty())
     std::fprintf(stderr, "tritium: warning: the job database was damaged; %zu jobs were saved from it, it is kept as '%s'\n", health.saved,
                  health.damaged.c_str());
+  // Jobs whose rows are lost are still known by the copies in their folders.
+  std::size_t restored = 0;
+  if (!health.damaged.empty() || health.made)
+    for (Job& job : state_.files->noted()) {
+      const auto fingerprint = job.spec.idempotency_key.empty() ? Result<std::string>("") : request_fingerprint(job.spec);
+      TRITIUM_TRY_ASSIGN(const bool added, store->restore(job, fingerprint.ok() ? *fingerprint : "", state_.files->bytes(job.id)));
+      restored += added ? 1 : 0;
+    }
+  if (restored > 0) std::fprintf(stderr, "tritium: %zu jobs were restored from their folders\n", restored);
   TRITIUM_TRY_ASSIGN(state_.book, JobBook::open(std::move(store), state_.options.keep_days));
   return clear_folder();
 }
@@ -88,6 +98,17 @@ Result<void> LocalJobService::clear_folder() {
   for (const std::string& folder : state_.files->folders())
     if (!std::binary_search(ids.begin(), ids.end(), folder)) state_.files->remove(folder);
   return {};
+}
+
+// What killed processes left in the folders of jobs.
+void LocalJobService::tidy() {
+  for (const std::string& id : state_.files->folders()) {
+    if (state_.over) return;
+    const auto job = state_.book->store().find(id);
+    if (!job.ok() || !*job) continue;  // about to be stored, or removed
+    const bool running = (*job)->state == JobState::running;
+    state_.files->clean(id, (*job)->attempt - (running ? 1 : 0), is_terminal((*job)->state));
+  }
 }
 
 void LocalJobService::start_workers() {
@@ -102,6 +123,7 @@ void LocalJobService::start_workers() {
 
 // Deadlines, leases, retention, and whether the disk is well again.
 void LocalJobService::supervise() {
+  tidy();
   double next_clearing = monotonic_seconds();
   while (!state_.over) {
     double until = monotonic_seconds() + kSecondsBetweenLooks;

@@ -126,6 +126,7 @@ Result<bool> is_sound(Database& database) {
 std::size_t rescue(const std::filesystem::path& damaged, Database& target) {
   const auto source = Database::open(damaged, /*only_read=*/false);  // its log is read too
   if (!source.ok()) return 0;
+  (void)(*source)->execute("PRAGMA writable_schema = ON");  // reads on in a file that was cut off
   (void)target.execute("BEGIN");
   std::int64_t low = 0, high = 0;
   std::size_t out = copy_from_one_end(**source, target, "ASC", low);

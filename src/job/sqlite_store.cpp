@@ -2,7 +2,7 @@
 
 #include "base/system.h"
 #include "base/try.h"
-#include "job/service.h"
+#include "job/sqlite_rows.h"
 #include "job/sqlite_schema.h"
 #include "job/stored_job.h"
 
@@ -13,47 +13,11 @@
 
 namespace tritium {
 namespace fs = std::filesystem;
-using sqlite::Database;
-using sqlite::Statement;
-using sqlite::Transaction;
+using namespace sqlite;
 namespace {
 
-constexpr std::int64_t kMillisPerDay = 86'400'000;
 // A job under which the whole service died so often is given up, however innocent it may be.
 constexpr int kMostCrashes = 50;
-constexpr const char* kRow = "SELECT document, sequence, state, cancel_requested, attempt, failures, crashes, fingerprint FROM jobs ";
-
-struct Row {
-  Job job;
-  int failures = 0, crashes = 0;
-  std::string fingerprint;
-};
-
-// Of the columns of kRow.
-Result<Row> read_row(const Statement& row) {
-  Row out;
-  TRITIUM_TRY_ASSIGN(out.job, decode_job(row.text(0)));
-  out.job.sequence = row.integer(1);
-  out.job.state = static_cast<JobState>(row.integer(2));
-  out.job.cancel_requested = row.integer(3) != 0;
-  out.job.attempt = static_cast<int>(row.integer(4));
-  out.failures = static_cast<int>(row.integer(5));
-  out.crashes = static_cast<int>(row.integer(6));
-  out.fingerprint = row.text(7);
-  return out;
-}
-
-Result<std::optional<Row>> read_one(Statement& statement) {
-  TRITIUM_TRY_ASSIGN(const bool there, statement.step());
-  if (!there) return std::optional<Row>();
-  TRITIUM_TRY_ASSIGN(Row out, read_row(statement));
-  return std::optional<Row>(std::move(out));
-}
-
-Result<std::optional<Row>> find_row(Database& database, const std::string& id) {
-  TRITIUM_TRY_ASSIGN(auto statement, database.prepare(std::string(kRow) + "WHERE id = ?"));
-  return read_one(statement.bind(id));
-}
 
 // What was reached in an attempt, and nothing that the store decides itself.
 void take_over(Job& job, const Job& reached) {
@@ -67,10 +31,10 @@ void take_over(Job& job, const Job& reached) {
   job.error = reached.error;
 }
 
-class SqliteStore final : public JobStore {
+class SqliteStore final : public sqlite::Questions {
  public:
   SqliteStore(std::unique_ptr<Database> writer, std::unique_ptr<Database> reader, JobClock clock)
-      : writer_(std::move(writer)), reader_(std::move(reader)), clock_(std::move(clock)), opened_(clock_.monotonic()) {}
+      : Questions(std::move(reader)), writer_(std::move(writer)), clock_(std::move(clock)), opened_(clock_.monotonic()) {}
 
   // The clock of ages goes on where it stood, and what an earlier process was working on waits again.
   Result<void> take_up() {
@@ -105,67 +69,19 @@ class SqliteStore final : public JobStore {
     return out;
   }
 
-  Result<std::optional<Job>> find(const std::string& id) override {
-    const std::lock_guard lock(reading_);
-    TRITIUM_TRY_ASSIGN(auto row, find_row(*reader_, id));
-    return row ? std::optional(std::move(row->job)) : std::nullopt;
-  }
-
-  Result<std::optional<Keyed>> find_key(const std::string& owner, const std::string& key) override {
-    const std::lock_guard lock(reading_);
-    TRITIUM_TRY_ASSIGN(auto statement,
-                       reader_->prepare(std::string(kRow) + "WHERE owner = ? AND idempotency_key = ? AND idempotency_key != ''"));
-    TRITIUM_TRY_ASSIGN(auto row, read_one(statement.bind(owner).bind(key)));
-    if (!row) return std::optional<Keyed>();
-    return std::optional<Keyed>(Keyed{std::move(row->job), std::move(row->fingerprint)});
-  }
-
-  Result<JobPage> list(const JobQuery& query) override {
-    const std::lock_guard lock(reading_);
-    std::int64_t after = 0;
-    if (!query.after.empty()) {
-      TRITIUM_TRY_ASSIGN(const auto last, find_row(*reader_, query.after));
-      if (!last || last->job.spec.owner != query.owner)
-        return Error{ErrorCode::not_found, fmt::format("there is no job '{}'", query.after), "after", "begin with the first page again"};
-      after = last->job.sequence;
-    }
-    std::string sql = std::string(kRow) + "WHERE owner = ?";
-    if (!query.dialect.empty()) sql += " AND dialect = ?";
-    if (!query.states.empty()) {
-      std::string states;
-      for (const JobState state : query.states) states += fmt::format("{}{}", states.empty() ? "" : ",", static_cast<int>(state));
-      sql += fmt::format(" AND state IN ({})", states);
-    }
-    if (after > 0) sql += query.oldest_first ? " AND sequence > ?" : " AND sequence < ?";
-    sql += query.oldest_first ? " ORDER BY sequence LIMIT ?" : " ORDER BY sequence DESC LIMIT ?";
-    TRITIUM_TRY_ASSIGN(auto statement, reader_->prepare(sql));
-    statement.bind(query.owner);
-    if (!query.dialect.empty()) statement.bind(query.dialect);
-    if (after > 0) statement.bind(after);
-    const std::size_t limit = std::clamp<std::size_t>(query.limit, 1, 1000);
-    statement.bind(static_cast<std::uint64_t>(limit + 1));
-    JobPage out;
-    for (;;) {
-      TRITIUM_TRY_ASSIGN(auto row, read_one(statement));
-      if (!row) return out;
-      if (out.jobs.size() == limit) {
-        out.has_more = true;
-        return out;
-      }
-      out.jobs.push_back(std::move(row->job));
-    }
-  }
-
-  Result<std::vector<QueuedJob>> queue() override {
-    const std::lock_guard lock(reading_);
-    TRITIUM_TRY_ASSIGN(auto statement,
-                       reader_->prepare("SELECT id, sequence, priority FROM jobs WHERE state = 0 ORDER BY priority DESC, sequence"));
-    std::vector<QueuedJob> out;
-    for (;;) {
-      TRITIUM_TRY_ASSIGN(const bool more, statement.step());
-      if (!more) return out;
-      out.push_back({statement.text(0), statement.integer(1), static_cast<int>(statement.integer(2))});
-    }
+  Result<bool> restore(const Job& job, const std::string& fingerprint, std::uint64_t bytes) override {
+    const std::lock_guard lock(writing_);
+    Job kept = job;
+    if (kept.state == JobState::running) kept.state = JobState::queued;
+    TRITIUM_TRY_ASSIGN(auto insert,
+                       writer_->prepare("INSERT OR IGNORE INTO jobs (sequence, id, owner, dialect, idempotency_key, fingerprint, "
+                                        "priority, state, attempt, finished_tick, bytes, document) "
+                                        "VALUES (nullif(?,0),?,?,?,?,?,?,?,?,?,?,?)"));
+    const JobSpec& spec = kept.spec;
+    insert.bind(kept.sequence).bind(kept.id).bind(spec.owner).bind(spec.dialect).bind(spec.idempotency_key).bind(fingerprint);
+    insert.bind(spec.priority).bind(static_cast<int>(kept.state)).bind(kept.attempt).bind(tick()).bind(bytes).bind(encode_job(kept));
+    TRITIUM_TRY(insert.run());
+    return writer_->changes() > 0;
   }
 
   Result<std::optional<Job>> lease(const std::string& worker, double seconds) override {
@@ -259,31 +175,6 @@ class SqliteStore final : public JobStore {
     return out;
   }
 
-  Result<std::vector<FinishedJob>> finished() override {
-    const std::lock_guard lock(reading_);
-    TRITIUM_TRY_ASSIGN(auto statement,
-                       reader_->prepare("SELECT id, finished_tick, bytes FROM jobs WHERE state >= 2 ORDER BY finished_tick, sequence"));
-    std::vector<FinishedJob> out;
-    const std::int64_t now = tick();
-    for (;;) {
-      TRITIUM_TRY_ASSIGN(const bool more, statement.step());
-      if (!more) return out;
-      out.push_back({statement.text(0), static_cast<double>(now - statement.integer(1)) / kMillisPerDay,
-                     static_cast<std::uint64_t>(statement.integer(2))});
-    }
-  }
-
-  Result<std::vector<std::string>> ids() override {
-    const std::lock_guard lock(reading_);
-    TRITIUM_TRY_ASSIGN(auto statement, reader_->prepare("SELECT id FROM jobs"));
-    std::vector<std::string> out;
-    for (;;) {
-      TRITIUM_TRY_ASSIGN(const bool more, statement.step());
-      if (!more) return out;
-      out.push_back(statement.text(0));
-    }
-  }
-
   Result<std::uint64_t> reserve_event_ids() override {
     const std::lock_guard lock(writing_);
     TRITIUM_TRY_ASSIGN(Transaction all, Transaction::begin(*writer_));
@@ -302,7 +193,9 @@ class SqliteStore final : public JobStore {
 
  private:
   // Milliseconds that finished jobs were kept for.
-  [[nodiscard]] std::int64_t tick() const { return first_tick_ + static_cast<std::int64_t>((clock_.monotonic() - opened_) * 1000); }
+  [[nodiscard]] std::int64_t tick() const override {
+    return first_tick_ + static_cast<std::int64_t>((clock_.monotonic() - opened_) * 1000);
+  }
 
   Result<std::int64_t> meta(const char* name) {
     TRITIUM_TRY_ASSIGN(auto statement, writer_->prepare("SELECT value FROM meta WHERE name = ?"));
@@ -383,8 +276,8 @@ class SqliteStore final : public JobStore {
     return all.commit();
   }
 
-  std::mutex writing_, reading_;
-  std::unique_ptr<Database> writer_, reader_;
+  std::mutex writing_;
+  std::unique_ptr<Database> writer_;
   JobClock clock_;
   double opened_;
   std::int64_t first_tick_ = 0;

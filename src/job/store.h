@@ -57,6 +57,8 @@ class JobStore {
   // Stores a new job as queued, and returns it with its sequence. `fingerprint` of the request, for its idempotency key.
   // Error: conflict (the id or the key exists).
   virtual Result<Job> add(const Job& job, const std::string& fingerprint) = 0;
+  // Takes up a job that another store lost, as it is; one that was running waits again. False: its id, sequence or key exists.
+  virtual Result<bool> restore(const Job& job, const std::string& fingerprint, std::uint64_t bytes) = 0;
   virtual Result<std::optional<Job>> find(const std::string& id) = 0;
   struct Keyed {
     Job job;

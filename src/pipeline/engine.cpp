@@ -2,9 +2,11 @@
 
 #include "base/system.h"
 #include "base/try.h"
+#include "pipeline/checkpoint.h"
 #include "pipeline/fallbacks.h"
 #include "pipeline/job.h"
 #include "pipeline/model_json.h"
+#include "pipeline/preview.h"
 #include "pipeline/progress.h"
 #include "pipeline/publish.h"
 #include "pipeline/stages.h"
@@ -30,7 +32,8 @@ class LocalEngine final : public Engine {
         planner_(model_, tokenizer_, machine_, devices_, parts_),
         compute_(options.compute),
         observed_(static_cast<bool>(observer)),
-        texts_(observed_ ? std::filesystem::path() : options.cache_folder) {
+        texts_(observed_ ? std::filesystem::path() : options.cache_folder),
+        previews_(options.cache_folder, encoder_key(*model_.video_vae, "preview")) {
     parts_.before_dropping_dit([this] { loras_.release(); });
   }
 
@@ -55,13 +58,24 @@ class LocalEngine final : public Engine {
     TRITIUM_TRY_ASSIGN(AtomicFile reserved, reserve_output(output, plan));
 
     ProgressTracker tracker(expected_stages(plan), hooks.progress);
-    Run run{job,           request, part_places(plan, parts_for(job.inputs), lora_bytes(job.loras)),
-            tracker,       cancel,  [&tracker](int done, int of) { tracker.report(done, of); },
-            text_key(job), {},      {}};
+    Run run{job,
+            request,
+            part_places(plan, parts_for(job.inputs), lora_bytes(job.loras)),
+            tracker,
+            cancel,
+            [&tracker](int done, int of) { tracker.report(done, of); },
+            text_key(job),
+            {},
+            {},
+            hooks,
+            {},
+            {},
+            {}};
     if (!observed_) run.known_text = texts_.find(run.text_key);
     tracker.begin("load");
-    TRITIUM_TRY_ASSIGN(run.turn, begin_turn(run));
     TRITIUM_TRY_ASSIGN(const std::string fingerprints, fingerprints_of_weights(cancel));
+    TRITIUM_TRY(take_up(run, output, fingerprints));
+    TRITIUM_TRY_ASSIGN(run.turn, begin_turn(run));
     Conditioning conditioning;
     TRITIUM_TRY(condition(run, conditioning));
     TRITIUM_TRY_ASSIGN(const Latents latents, denoise_all(run, conditioning));
@@ -79,6 +93,9 @@ class LocalEngine final : public Engine {
     TRITIUM_TRY(publish(std::move(reserved), output, plan, clip, latents, guard, metadata, cancel, run.step));
     tracker.finish();
     artifact.timings = tracker.timings();
+    const auto& remarks = run.checkpoint.warnings();
+    artifact.warnings.insert(artifact.warnings.end(), remarks.begin(), remarks.end());
+    if (hooks.preview) previews_.learn(plan, latents.video, clip);
     return artifact;
   }
 
@@ -100,7 +117,25 @@ class LocalEngine final : public Engine {
     std::string text_key;
     std::optional<TextCache::Rows> known_text;
     Turns::Turn turn;
+    const GenerateHooks& hooks;
+    RunCheckpoint checkpoint;
+    // What an earlier run left.
+    std::optional<Conditioning> conditioning;
+    std::optional<DenoiseState> state;
+
+    [[nodiscard]] bool conditioned() const { return conditioning || denoised(); }
+    [[nodiscard]] bool denoised() const { return state && state->steps == job.plan.steps; }
   };
+
+  // What an earlier run of the same request reached.
+  Result<void> take_up(Run& run, const OutputOptions& output, const std::string& fingerprints) const {
+    if (output.checkpoint.empty() || observed_) return {};
+    TRITIUM_TRY_ASSIGN(std::string key, run_key(run.job, run.request, fingerprints, compute_, run.cancel));
+    run.checkpoint = RunCheckpoint(output.checkpoint, std::move(key), output.checkpoint_steps);
+    run.state = run.checkpoint.latents(run.job.plan);
+    if (!run.denoised()) run.conditioning = run.checkpoint.conditioning(run.job.plan);
+    return {};
+  }
 
   // Which operations devices other than the CPU do not have.
   Result<void> list_fallbacks(PreparedRequest& job) {
@@ -120,15 +155,17 @@ class LocalEngine final : public Engine {
   Result<Turns::Turn> begin_turn(const Run& run) {
     std::vector<Part> without;
     if (run.known_text) without = {Part::text, Part::vision};
+    if (run.conditioned()) without = {Part::text, Part::vision, Part::video_encoder, Part::audio_encoder};
+    if (run.denoised()) without.push_back(Part::dit);
     const bool overlaps = !observed_ && may_overlap(run.job.plan);
     if (overlaps) {
       TRITIUM_TRY_ASSIGN(Turns::Turn shared, turns_.share(run.cancel));
-      if (parts_.all_loaded(run.places, without) && loras_.has(run.job.loras)) return shared;
+      if (parts_.all_loaded(run.places, without) && (run.denoised() || loras_.has(run.job.loras))) return shared;
     }
     TRITIUM_TRY_ASSIGN(Turns::Turn turn, turns_.alone(run.cancel));
     TRITIUM_TRY(load_what_stays(run, without));
     if (overlaps) {
-      TRITIUM_TRY(loras_.use(parts_.dit(), run.job.loras, run.cancel));
+      if (!run.denoised()) TRITIUM_TRY(loras_.use(parts_.dit(), run.job.loras, run.cancel));
       turn.share_from_now_on();
     }
     return turn;
@@ -176,7 +213,17 @@ class LocalEngine final : public Engine {
     return {};
   }
 
-  Result<void> condition(const Run& run, Conditioning& out) {
+  Result<void> condition(Run& run, Conditioning& out) {
+    if (run.conditioned()) {
+      if (run.conditioning) out = std::move(*run.conditioning);
+      return {};
+    }
+    TRITIUM_TRY(encode(run, out));
+    run.checkpoint.keep(out);
+    return {};
+  }
+
+  Result<void> encode(const Run& run, Conditioning& out) {
     VisionInputs pictures;
     if (run.job.inputs.mode != Mode::t2va) {
       run.tracker.begin("inputs");
@@ -203,17 +250,25 @@ class LocalEngine final : public Engine {
     return {};
   }
 
-  Result<Latents> denoise_all(const Run& run, const Conditioning& conditioning) {
+  Result<Latents> denoise_all(Run& run, const Conditioning& conditioning) {
+    if (run.denoised()) return std::move(run.state->latents);
     run.tracker.begin("denoise");
     Latents latents;
+    const Plan& plan = run.job.plan;
+    PreviewRun preview(plan, run.hooks.preview ? previews_.map() : PreviewMap(), run.hooks.preview);
+    const AfterStep after_step = [&](int steps, const Latents& state, const Latents& velocity) {
+      run.checkpoint.keep(plan, state, steps);
+      if (steps < plan.steps) preview.after_step(state, velocity, plan.video_sigmas[static_cast<std::size_t>(steps)]);
+    };
     const auto work = [&]() -> Result<void> {
       if (run.turn.is_alone()) TRITIUM_TRY(loras_.use(parts_.dit(), run.job.loras, run.cancel));
-      TRITIUM_TRY_ASSIGN(Latents noise, initial_noise(run.job.plan));
+      TRITIUM_TRY_ASSIGN(Latents noise, initial_noise(plan));
       const StepProgress step = [&](int done, int of) {
         relieve();  // after every block
         run.step(done, of);
       };
-      TRITIUM_TRY_ASSIGN(latents, denoise(parts_.dit(), run.job.plan, conditioning, std::move(noise), run.cancel, step));
+      TRITIUM_TRY_ASSIGN(latents,
+                         denoise(parts_.dit(), plan, conditioning, std::move(noise), run.cancel, step, std::move(run.state), after_step));
       return {};
     };
     TRITIUM_TRY(with(run, "denoise", {Part::dit}, work));
@@ -258,6 +313,7 @@ class LocalEngine final : public Engine {
   std::string compute_;
   bool observed_;  // every intermediate is wanted: nothing is taken from a cache
   TextCache texts_;
+  Previews previews_;
   AttachedLoras loras_;  // on the transformer of the parts
   Turns turns_;
   StageGates gates_;

@@ -4,6 +4,7 @@
 #include "base/system.h"
 #include "base/try.h"
 #include "device/device.h"
+#include "media/jpeg_writer.h"
 #include "media/mp4_writer.h"
 #include "media/png_writer.h"
 #include "media/wav_writer.h"
@@ -103,7 +104,8 @@ Result<void> check_extras(const OutputOptions& output) {
   std::error_code ignored;
   while (!frames.empty() && !fs::exists(frames, ignored)) frames = frames.has_parent_path() ? frames.parent_path() : ".";
   if (!frames.empty()) frames /= "frame.png";
-  const std::pair<const char*, fs::path> files[] = {{"frames_dir", frames}, {"wav", output.wav}, {"latents", output.latents}};
+  const std::pair<const char*, fs::path> files[] = {
+      {"frames_dir", frames}, {"wav", output.wav}, {"latents", output.latents}, {"thumbnail", output.thumbnail}};
   for (const auto& [field, path] : files) {
     if (path.empty()) continue;
     if (path.lexically_normal() == output.video.lexically_normal())
@@ -151,6 +153,10 @@ Result<void> write_extras(const OutputOptions& output, const Plan& plan, const C
         {"audio", {2, plan.audio_dim, plan.audio_latents}, latents.audio}};
     const std::map<std::string, std::string> about = {{"prompt", plan.prompt}, {"seed", std::to_string(plan.seed)}};
     TRITIUM_TRY(companions.add(output.latents, write_safetensors(output.latents, tensors, about)));
+  }
+  if (!output.thumbnail.empty()) {
+    TRITIUM_TRY_ASSIGN(const std::string jpeg, encode_thumbnail({clip.width, clip.height, clip.frame(clip.frames / 2)}));
+    TRITIUM_TRY(companions.add(output.thumbnail, write_file_atomically(output.thumbnail, jpeg)));
   }
   if (!output.wav.empty()) TRITIUM_TRY(companions.add(output.wav, write_wav(output.wav, clip.left, clip.right, clip.sample_rate)));
   return {};

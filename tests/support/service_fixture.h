@@ -86,7 +86,7 @@ class ServiceFixture : public ::testing::Test {
     return out;
   }
 
-  TempFolder folder_;
+  MemoryFolder folder_;
   ServiceOptions options_;
   std::unique_ptr<JobService> service_;
 };
