@@ -60,11 +60,10 @@ struct Request {
   std::vector<ReferenceInput> references;         // at most 9 images, 3 videos, 3 sounds, 12 in all; sound never alone
   bool official_reference_size = false;  // scale references as the official pipelines do, also upwards; else at most to the clip's area
   RetakeInput retake;
-  std::filesystem::path sound_for;         // a video that is kept and gets new sound
-  std::filesystem::path video_for;         // a sound that is kept and gets a video
-  Fit fit = Fit::cover;                    // of keyframes and of the clip of a retake
-  std::string aspect;                      // "16:9", or "auto": from the first picture (the default when there is a keyframe or a clip)
-  std::optional<std::int64_t> short_edge;  // pixels of the shorter side of a clip whose size is not given; the model's own when absent
+  std::filesystem::path sound_for;  // a video that is kept and gets new sound
+  std::filesystem::path video_for;  // a sound that is kept and gets a video
+  Fit fit = Fit::cover;             // of keyframes and of the clip of a retake
+  std::string aspect;               // "16:9", or "auto": from the first picture (the default when there is a keyframe or a clip)
 };
 
 // A value that was changed to one the model can do. Nothing is ever changed without one of these.
@@ -78,11 +77,6 @@ struct OutputOptions {
   std::filesystem::path frames_dir{};  // PNG pictures, if not empty
   std::filesystem::path wav{};         // the sound as 16-bit WAV, if not empty
   std::filesystem::path latents{};     // the final latents as safetensors ("video" [C,T,H,W], "audio" [2,D,A]), if not empty
-  std::filesystem::path thumbnail{};   // the middle frame as a JPEG at most 512 pixels wide, if not empty
-  // A folder for the state of the run, if not empty. A later run of the same request there goes on where this one stopped, with the same
-  // bits in its result; the state of anything else is passed over with a warning. It is the caller's to remove.
-  std::filesystem::path checkpoint{};
-  int checkpoint_steps = 0;  // evaluations between two states; 0: only before the first and after the last
 };
 
 }  // namespace tritium

@@ -80,7 +80,6 @@ void add_input_options(CLI::App& app, InputOptions& o) {
   option("--fit", o.fit, "How a picture of another shape fills the clip: cover, contain or stretch")
       ->check(CLI::IsMember({"cover", "contain", "stretch"}));
   option("--aspect", o.aspect, "Shape of the clip, W:H; auto = that of the first picture or clip (the default where there is one)");
-  option("--short-edge", o.short_edge, "Pixels of the shorter side, where the size is not given; the model's own when absent");
 }
 
 Result<void> read_input_options(const InputOptions& o, Request& r) {
@@ -91,7 +90,6 @@ Result<void> read_input_options(const InputOptions& o, Request& r) {
   r.video_for = o.video_for;
   r.fit = o.fit == "contain" ? Fit::contain : o.fit == "stretch" ? Fit::stretch : Fit::cover;
   r.aspect = o.aspect;
-  r.short_edge = o.short_edge;
   r.official_reference_size = o.reference_size == "official";
   TRITIUM_TRY_ASSIGN(r.references, read_references(o));
   for (const std::string& text : o.retake_frames) {

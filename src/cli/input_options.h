@@ -5,14 +5,12 @@
 #include <tritium/result.h>
 #include <CLI/CLI.hpp>
 #include <memory>
-#include <optional>
 
 namespace tritium::cli {
 
 struct InputOptions {
   CLI::App* app = nullptr;  // the order of the references is that of the command line
   std::string first_frame, last_frame, reference_size = "match", fit = "cover", aspect, retake, sound_for, video_for;
-  std::optional<std::int64_t> short_edge;
   std::vector<std::string> images, videos, sounds, video_sounds, retake_frames, retake_seconds;
 };
 void add_input_options(CLI::App& app, InputOptions& options);

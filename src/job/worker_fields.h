@@ -75,7 +75,6 @@ void list(auto&& field, Of<Request> auto& r) {
   field("video_for", r.video_for);
   field("fit", r.fit);
   field("aspect", r.aspect);
-  field("short_edge", r.short_edge);
 }
 
 void list(auto&& field, Of<OutputOptions> auto& o) {

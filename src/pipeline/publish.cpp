@@ -54,7 +54,6 @@ ordered_json request_json(const Request& r) {
   file("sound_for", r.sound_for);
   file("video_for", r.video_for);
   if (!r.aspect.empty()) out["aspect"] = r.aspect;
-  put(out, "short_edge", r.short_edge);
   for (const LoraInput& lora : r.loras) {
     ordered_json entry{{"file", lora.file.string()}, {"strength", lora.strength}};
     put(entry, "alpha", lora.alpha);

@@ -15,26 +15,6 @@ void adjust(Plan& plan, const char* field, std::int64_t from, std::int64_t to, c
   if (from != to) plan.adjustments.push_back({field, std::to_string(from), std::to_string(to), reason});
 }
 
-// Of a canvas that is made from a ratio. Another shorter side than the model's own keeps the shape of the largest canvas.
-struct Bounds {
-  int short_edge = 0;
-  std::int64_t area = 0;
-};
-Result<Bounds> canvas_bounds(const Request& request, const ModelDefaults& defaults) {
-  const int own = std::min(defaults.width, defaults.height);
-  const std::int64_t area = std::int64_t{defaults.width} * defaults.height;
-  if (!request.short_edge) return Bounds{own, area};
-  if (request.width || request.height)
-    return Error{ErrorCode::usage, "given together with a size; they say the same thing", "short_edge",
-                 "give width and height, or the shorter side"};
-  const std::int64_t edge = *request.short_edge;
-  if (edge < kSizeStep || edge > kMaxSide / 4)
-    return Error{ErrorCode::usage, fmt::format("{} is out of range; allowed are {} to {}", edge, kSizeStep, kMaxSide / 4), "short_edge",
-                 ""};
-  const double scale = static_cast<double>(edge) / own;
-  return Bounds{static_cast<int>(edge), std::llround(static_cast<double>(area) * scale * scale)};
-}
-
 }  // namespace
 
 Result<void> decide_size(const Request& request, const ModelDefaults& defaults, std::optional<Size> picture, Plan& plan) {
@@ -43,15 +23,14 @@ Result<void> decide_size(const Request& request, const ModelDefaults& defaults, 
     return Error{ErrorCode::usage, "given together with a size; they say the same thing", "aspect", "give width and height, or the aspect"};
   if (request.aspect == "auto" && !picture)
     return Error{ErrorCode::usage, "'auto' needs a keyframe or a clip to take the shape from", "aspect", "write e.g. 16:9"};
-  TRITIUM_TRY_ASSIGN(const Bounds bounds, canvas_bounds(request, defaults));
-  if (!sized && (picture || !request.aspect.empty() || request.short_edge)) {
-    double ratio = static_cast<double>(defaults.width) / defaults.height;
+  if (!sized && (picture || !request.aspect.empty())) {
+    double ratio = 0;
     if (picture && (request.aspect.empty() || request.aspect == "auto")) {
       ratio = std::clamp(static_cast<double>(picture->width) / picture->height, 1 / kMaxAspectRatio, kMaxAspectRatio);
-    } else if (!request.aspect.empty()) {
+    } else {
       TRITIUM_TRY_ASSIGN(ratio, parse_aspect(request.aspect));
     }
-    const Size canvas = canvas_within(ratio, 1, bounds.short_edge, bounds.area);
+    const Size canvas = canvas_within(ratio, 1, std::min(defaults.width, defaults.height), std::int64_t{defaults.width} * defaults.height);
     plan.width = canvas.width;
     plan.height = canvas.height;
     return {};

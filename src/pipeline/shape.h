@@ -11,7 +11,7 @@
 namespace tritium {
 
 // Width and height. Without a size in the request: from `aspect`; from the picture's shape, if there is one; else the default. A
-// canvas made from a ratio has the default's shorter side and at most its area, or the request's `short_edge` and as much more or less. Error (usage) names field, value and range.
+// canvas made from a ratio has the default's shorter side and at most its area. Error (usage) names field, value and range.
 Result<void> decide_size(const Request& request, const ModelDefaults& defaults, std::optional<Size> picture, Plan& plan);
 
 // Frames and latent lengths. Without a length in the request: that of the given clip, if there is one; else the default.

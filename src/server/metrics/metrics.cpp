@@ -23,10 +23,14 @@ ordered_json ready_json(const ServiceStatus& s) {
   return out;
 }
 
+std::string ready_text(const ServiceStatus& status) {
+  return ready_json(status).dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+}
+
 HttpResponse ready(JobService& service) {
   const ServiceStatus status = service.status();
   const bool yes = status.ready && !status.draining;
-  auto out = HttpResponse::json(yes ? 200 : 503, ready_json(status).dump(-1, ' ', false, ordered_json::error_handler_t::replace));
+  auto out = HttpResponse::json(yes ? 200 : 503, ready_text(status));
   if (!yes) out.headers.emplace_back("retry-after", "5");
   return out;
 }
@@ -37,6 +41,7 @@ void add_routes(http::Router& router, JobService& service, std::shared_ptr<HttpC
   router.add("GET", "/health", [](const HttpRequest&) {
     return HttpResponse::json(200, ordered_json{{"status", "ok"}, {"version", version()}}.dump());
   });
+  router.add("GET", "/status", [&service](const HttpRequest&) { return HttpResponse::json(200, ready_text(service.status())); });
   router.add("GET", "/ready", [&service](const HttpRequest&) { return ready(service); });
   router.add("GET", "/metrics", [&service, counts = std::move(counts), gauges = std::move(gauges)](const HttpRequest&) {
     auto out = HttpResponse::text(200, metrics_text(service.status(), *counts, gauges ? gauges() : Gauges{}));

@@ -1,4 +1,4 @@
-// How the server does: /health and /ready for supervisors, /metrics for Prometheus.
+// How the server does: /health and /ready for supervisors, /metrics for Prometheus, /status for people (as /ready, but always 200).
 #pragma once
 
 #include "job/service.h"

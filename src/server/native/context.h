@@ -18,6 +18,7 @@ struct Context {
   Options options;
   nlohmann::json model;          // as JobService::model_json()
   std::string model_name;        // of it
+  Size default_size;             // of its clips
   std::atomic<int> waiting = 0;  // requests of /v1/videos/sync
   EventHub events;
 };

@@ -4,6 +4,8 @@
 #include "server/native/answers.h"
 #include "server/native/context.h"
 
+#include <algorithm>
+
 namespace tritium::server::native {
 
 using nlohmann::json;
@@ -13,6 +15,15 @@ namespace {
 std::string name_of(const json& model) {
   const auto at = model.find("name");
   return at != model.end() && at->is_string() && !at->get_ref<const std::string&>().empty() ? at->get<std::string>() : "MiniMax-H3";
+}
+
+Size default_size_of(const json& model) {
+  const json defaults = model.value("defaults", json::object());
+  const auto side = [&](const char* key, int released) {
+    const auto at = defaults.find(key);
+    return at != defaults.end() && at->is_number_integer() ? std::clamp(at->get<int>(), kSizeStep, kMaxSide) : released;
+  };
+  return {side("width", 1344), side("height", 768)};
 }
 
 json parsed(const std::string& text) {
@@ -27,12 +38,13 @@ Context::Context(JobService& given, Options chosen)
       options(std::move(chosen)),
       model(parsed(given.model_json())),
       model_name(name_of(model)),
+      default_size(default_size_of(model)),
       events(given, model_name, options.kept_events) {}
 
 http::HttpResponse with_translated(Context& context, const http::HttpRequest& request,
                                    const std::function<Result<http::HttpResponse>(Translated&)>& use) {
   MediaInputs inputs(context.options.spool, context.options.urls);
-  auto translated = translate({request, inputs, context.service, context.model_name});
+  auto translated = translate({request, inputs, context.service, context.model_name, context.default_size});
   if (!translated.ok()) return error_answer(request, translated.error());
   auto out = use(*translated);
   return out.ok() ? std::move(out).value() : error_answer(request, translated->in_clients_words(out.error()));

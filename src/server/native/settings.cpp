@@ -72,7 +72,6 @@ std::string settings_json(const Job& job) {
   put(out, "width", r.width);
   put(out, "height", r.height);
   if (!r.aspect.empty()) out["aspect_ratio"] = r.aspect;
-  put(out, "short_edge", r.short_edge);
   put(out, "num_frames", r.frames);
   put(out, "seconds", r.seconds);
   put(out, "num_inference_steps", r.steps);

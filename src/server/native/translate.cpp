@@ -1,6 +1,8 @@
 #include "server/native/translate.h"
 
 #include "base/try.h"
+#include "media/picture.h"
+#include "media/reader.h"
 #include "model/geometry/clip_length.h"
 #include "pipeline/modes.h"
 #include "server/native/body.h"
@@ -22,6 +24,23 @@ constexpr std::int64_t kHuge = std::int64_t{1} << 53;  // what JSON carries exac
 constexpr std::size_t kMaxPromptCharacters = 7000;     // of the model's own service
 constexpr double kShortest = 4, kLongest = 15;         // seconds, of "duration"
 
+// What the clip takes its shape from; empty: nothing.
+std::filesystem::path shaping_input(const Request& r) {
+  for (const auto* file : {&r.first_frame, &r.last_frame, &r.retake.video, &r.sound_for})
+    if (!file->empty()) return *file;
+  return {};
+}
+
+Result<Size> size_of_input(const std::filesystem::path& file) {
+  if (kind_of_file(file) == ReferenceInput::Kind::image) {
+    TRITIUM_TRY_ASSIGN(const Picture picture, load_picture(file));
+    return Size{picture.width, picture.height};
+  }
+  TRITIUM_TRY_ASSIGN(const MediaInfo info, probe_media(file));
+  if (!info.video || info.video->width < 1 || info.video->height < 1) return Error{ErrorCode::usage, "the clip has no pictures", "", ""};
+  return Size{info.video->width, info.video->height};
+}
+
 class Translator {
  public:
   Translator(const Sources& sources, Body body) : sources_(sources), fields_(std::move(body.object), body.text) {}
@@ -37,7 +56,7 @@ class Translator {
     read_inputs();
     read_job();
     refuse_what_cannot_be(fields_, out_.asked.adjustments, out_.asked.warnings);
-    check_aspect();
+    decide_shape();
     if (!fields_.ok()) return *fields_.error();
     for (const std::string& sentence : fields_.unknown()) out_.asked.warnings.push_back(sentence);
     out_.spec.dialect = "videos";
@@ -105,11 +124,11 @@ class Translator {
     if (const auto size = fields_.text({"size"}); size && *size != "auto") read_size_text(*size);
     if (fields_.ok() && r.width.has_value() != r.height.has_value())
       fields_.refuse(r.width ? "height" : "width", "is missing; a size has both", "give both, or aspect_ratio");
-    r.short_edge = fields_.whole({"short_edge"}, 1, kHuge);
+    short_edge_ = fields_.whole({"short_edge"}, 1, kHuge);
     name("short_edge", {"short_edge"});
     if (target_edge_) {
-      if (r.short_edge && *r.short_edge != *target_edge_) fields_.refuse("target.short_edge", "contradicts short_edge", "give one of them");
-      r.short_edge = target_edge_;
+      if (short_edge_ && *short_edge_ != *target_edge_) fields_.refuse("target.short_edge", "contradicts short_edge", "give one of them");
+      short_edge_ = target_edge_;
       out_.names["short_edge"] = "target.short_edge";
     }
     const Names kAspect = {"aspect_ratio", "aspect", "ratio"};
@@ -124,33 +143,19 @@ class Translator {
     if (r.aspect == "adaptive") r.aspect = "auto";
   }
 
-  // A shape that comes with a size must be the same one, to within what rounding to multiples of 32 does. What "auto" means depends on the
-  // inputs, so this comes last.
+  // The inputs decide what "auto" means, so this comes last.
+  void decide_shape() {
+    if (!fields_.ok()) return;
+    check_aspect();
+    if (fields_.ok() && short_edge_) use_short_edge();
+  }
+
+  // A shape that comes with a size must be the same one, to within what rounding to multiples of 32 does.
   void check_aspect() {
     Request& r = out_.spec.request;
-    if (!fields_.ok()) return;
-    const std::string field = out_.names["aspect"];
-    if (r.width && r.short_edge) {
-      if (std::min(*r.width, *r.height) != *r.short_edge)
-        return fields_.refuse(out_.names["short_edge"], fmt::format("{} contradicts the size {}x{}", *r.short_edge, *r.width, *r.height),
-                              "give one of them");
-      r.short_edge.reset();
-    }
     if (r.aspect.empty()) return;
-    if (r.aspect == "auto") {
-      const bool shaped = !r.first_frame.empty() || !r.last_frame.empty() || !r.retake.video.empty() || !r.sound_for.empty();
-      if (r.width) {
-        adjust(field, "auto", fmt::format("{}x{}", *r.width, *r.height), "a size is given");
-        r.aspect.clear();
-      } else if (!shaped && !r.references.empty()) {
-        adjust(field, "auto", "", "references do not shape the clip: it has the model's own shape");
-        r.aspect.clear();
-      } else if (!shaped) {
-        fields_.refuse(field, "'auto' takes the shape from a first or last frame; there is none",
-                       "allowed are 21:9, 16:9, 4:3, 1:1, 3:4, 9:16 and others from 1:4 to 4:1");
-      }
-      return;
-    }
+    const std::string field = out_.names["aspect"];
+    if (r.aspect == "auto") return check_auto(field);
     const auto ratio = parse_aspect(r.aspect);
     if (!ratio.ok()) return fields_.fail({ErrorCode::usage, ratio.error().message, field, ratio.error().hint});
     if (!r.width) return;
@@ -158,6 +163,48 @@ class Translator {
     const double given = static_cast<double>(*r.width) / static_cast<double>(std::max<std::int64_t>(*r.height, 1));
     if (std::abs(given / *ratio - 1) > kRounding)
       return fields_.refuse(field, fmt::format("{} contradicts the size {}x{}", r.aspect, *r.width, *r.height), "give one of them");
+    r.aspect.clear();
+  }
+
+  void check_auto(const std::string& field) {
+    Request& r = out_.spec.request;
+    const bool shaped = !shaping_input(r).empty();
+    if (!r.width && !shaped && r.references.empty())
+      return fields_.refuse(field, "'auto' takes the shape from a first or last frame; there is none",
+                            "allowed are 21:9, 16:9, 4:3, 1:1, 3:4, 9:16 and others from 1:4 to 4:1");
+    if (r.width) adjust(field, "auto", fmt::format("{}x{}", *r.width, *r.height), "a size is given");
+    if (!r.width && !shaped) adjust(field, "auto", "the model's own", "references do not shape the clip");
+    if (r.width || !shaped) r.aspect.clear();
+  }
+
+  // Another shorter side than the model's own: the size follows from it and the shape, the largest area changing with its square.
+  void use_short_edge() {
+    Request& r = out_.spec.request;
+    const std::string field = out_.names["short_edge"];
+    const std::int64_t edge = *short_edge_;
+    if (r.width) {
+      if (std::min(*r.width, *r.height) != edge)
+        fields_.refuse(field, fmt::format("{} contradicts the size {}x{}", edge, *r.width, *r.height), "give one of them");
+      return;
+    }
+    if (edge < kSizeStep || edge > kMaxSide / 4)
+      return fields_.refuse(field, fmt::format("{} is out of range; allowed are {} to {}", edge, kSizeStep, kMaxSide / 4));
+    const Size own = sources_.default_size;
+    if (edge == std::min(own.width, own.height)) return;
+    Size shape = own;
+    if (!r.aspect.empty() && r.aspect != "auto") {
+      constexpr int kFine = 100000;
+      shape = {static_cast<int>(std::lround(*parse_aspect(r.aspect) * kFine)), kFine};
+    } else if (const std::filesystem::path input = shaping_input(r); !input.empty()) {
+      const auto size = size_of_input(input);
+      if (!size.ok()) return fields_.fail({ErrorCode::usage, size.error().message, field, size.error().hint});
+      shape = *size;
+    }
+    const double ratio = std::clamp(static_cast<double>(shape.width) / shape.height, 1 / kMaxAspectRatio, kMaxAspectRatio);
+    const double scale = static_cast<double>(edge) / std::min(own.width, own.height);
+    const Size canvas = canvas_within(ratio, 1, static_cast<int>(edge), std::llround(static_cast<double>(own.area()) * scale * scale));
+    r.width = canvas.width;
+    r.height = canvas.height;
     r.aspect.clear();
   }
 
@@ -270,7 +317,7 @@ class Translator {
   Fields fields_;
   MediaIntent intent_;
   Translated out_;
-  std::optional<std::int64_t> target_edge_;
+  std::optional<std::int64_t> short_edge_, target_edge_;
   std::optional<std::string> target_aspect_;
   std::optional<double> target_seconds_;
 };

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "job/service.h"
+#include "model/geometry/canvas.h"
 #include "server/input/media_input.h"
 
 #include <map>
@@ -34,6 +35,7 @@ struct Sources {
   MediaInputs& inputs;
   JobService& service;
   std::string model;  // what the server runs
+  Size default_size;  // of its clips
 };
 
 // Errors (usage) name field, value and what is allowed.

@@ -1,0 +1,22 @@
+// Everything a server answers: the dialects side by side, none of which knows another.
+#pragma once
+
+#include "job/service.h"
+#include "server/http/router.h"
+#include "server/input/media_input.h"
+#include "server/metrics/metrics.h"
+
+namespace tritium::cli {
+
+struct RouteOptions {
+  std::filesystem::path spool;
+  server::UrlPolicy urls;
+  double sync_seconds = 3600;
+  std::shared_ptr<server::metrics::HttpCounts> counts;
+  std::function<server::metrics::Gauges()> gauges;
+};
+
+// The service outlives the router.
+http::Router all_routes(JobService& service, const RouteOptions& options);
+
+}  // namespace tritium::cli
