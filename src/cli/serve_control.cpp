@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 #include <unistd.h>
-#include <csignal>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 namespace tritium::cli {
@@ -16,14 +16,15 @@ fs::path control_file(const fs::path& data) { return data / "server.json"; }
 
 // When a process began, in ticks since the machine did: with its number this names it for good. Empty: there is no such process.
 std::string beginning_of(pid_t pid) {
-  const auto text = read_file(fmt::format("/proc/{}/stat", pid), 1 << 16);
-  if (!text.ok()) return "";
+  std::ifstream in(fmt::format("/proc/{}/stat", pid));
+  std::string text;
+  if (!std::getline(in, text)) return "";
   // Behind the name, which is in parentheses and may hold anything, it is the twentieth field.
-  const std::size_t name_end = text->rfind(')');
+  const std::size_t name_end = text.rfind(')');
   std::size_t at = name_end == std::string::npos ? std::string::npos : name_end + 1;
-  for (int field = 0; field < 19 && at != std::string::npos; ++field) at = text->find(' ', at + 1);
+  for (int field = 0; field < 19 && at != std::string::npos; ++field) at = text.find(' ', at + 1);
   if (at == std::string::npos) return "";
-  return text->substr(at + 1, text->find(' ', at + 1) - at - 1);
+  return text.substr(at + 1, text.find(' ', at + 1) - at - 1);
 }
 
 nlohmann::json read_control(const fs::path& data) {

@@ -69,7 +69,8 @@ Result<void> read_content(const Json& body, Creation& out) {
     const Json& item = (*content)[i];
     if (!item.is_object()) return wrong(place, "is not an object");
     TRITIUM_TRY_ASSIGN(const auto type, string_field(item, "type", place + ".type"));
-    TRITIUM_TRY_ASSIGN(const std::string known, one_of(place + ".type", type.value_or(""), {"text", "image_url", "video_url", "audio_url"}));
+    TRITIUM_TRY_ASSIGN(const std::string known,
+                       one_of(place + ".type", type.value_or(""), {"text", "image_url", "video_url", "audio_url"}));
     TRITIUM_TRY(known == "text" ? add_text(item, place, out) : add_media(item, known, place, out));
   }
   return {};
@@ -173,15 +174,16 @@ Result<Creation> read_v1(const Json& body) {
     if (url && !url->empty()) out.media.push_back({role, *url, name});
   }
   if (body.contains("subject_reference"))
-    return wrong("subject_reference", "is not offered by this older interface", "use POST /v2/video_generation with the role reference_image");
+    return wrong("subject_reference", "is not offered by this older interface",
+                 "use POST /v2/video_generation with the role reference_image");
   TRITIUM_TRY_ASSIGN(const auto resolution, string_field(body, "resolution", "resolution"));
   TRITIUM_TRY(read_resolution(resolution.value_or("768P"), {"512P", "720P", "1080P", "2K"}, out));
   TRITIUM_TRY(read_common(body, out));
   TRITIUM_TRY_ASSIGN(const bool optimize, boolean_field(body, "prompt_optimizer"));
   if (optimize) out.notes.push_back({"prompt_optimizer", "true", "false", "prompts are taken as they are"});
   note_unknown(body,
-               {"model", "prompt", "first_frame_image", "last_frame_image", "resolution", "duration", "callback_url", "aigc_watermark", "seed",
-                "prompt_optimizer", "fast_pretreatment"},
+               {"model", "prompt", "first_frame_image", "last_frame_image", "resolution", "duration", "callback_url", "aigc_watermark",
+                "seed", "prompt_optimizer", "fast_pretreatment"},
                out.notes);
   return out;
 }

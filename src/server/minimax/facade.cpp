@@ -28,7 +28,8 @@ Facade::Facade(JobService& s, const Options& o)
 Result<Job> Facade::task(const std::string& owner, const std::string& id) const {
   auto found = service.get(id, owner);
   if (!found.ok() || found->spec.dialect != "minimax")
-    return Error{ErrorCode::not_found, fmt::format("there is no task '{}'", id.substr(0, 100)), "task_id", "GET /v2/query/video_generation lists them"};
+    return Error{ErrorCode::not_found, fmt::format("there is no task '{}'", id.substr(0, 100)), "task_id",
+                 "GET /v2/query/video_generation lists them"};
   return found;
 }
 
@@ -51,7 +52,8 @@ std::string Facade::address(const http::HttpRequest& request, const Job& job) co
 
 Result<Job> Facade::create(const http::HttpRequest& request, const Creation& creation) {
   if (!creation.callback_url.empty() && !options.urls.allowed)
-    return wrong("callback_url", "the server calls no addresses; it is started without --allow-url-inputs", "leave it out and query the task");
+    return wrong("callback_url", "the server calls no addresses; it is started without --allow-url-inputs",
+                 "leave it out and query the task");
   MediaInputs inputs(options.spool, options.urls);
   const auto resolve = [&](const MediaItem& item) -> Result<std::filesystem::path> {
     if (item.url.rfind(kFileScheme, 0) != 0) return inputs.from_uri(item.url, item.field);

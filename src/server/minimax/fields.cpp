@@ -29,7 +29,8 @@ std::string text_of(const Json& document) { return document.dump(-1, ' ', false,
 Result<Json> parse_object(const std::string& text) {
   if (nested_deeper_than(text, kMaxDepth)) return wrong("", "the body is nested deeper than 100 levels");
   Json out = Json::parse(text, nullptr, false);
-  if (out.is_discarded() || !out.is_object()) return wrong("", "the body is not a JSON object", "send Content-Type: application/json with an object");
+  if (out.is_discarded() || !out.is_object())
+    return wrong("", "the body is not a JSON object", "send Content-Type: application/json with an object");
   return out;
 }
 
@@ -60,13 +61,15 @@ Result<bool> boolean_field(const Json& object, const std::string& name) {
   return value->get<bool>();
 }
 
-Result<std::string> one_of(const std::string& field, const std::string& value, const std::vector<std::string>& allowed, const std::string& hint) {
+Result<std::string> one_of(const std::string& field, const std::string& value, const std::vector<std::string>& allowed,
+                           const std::string& hint) {
   if (std::find(allowed.begin(), allowed.end(), value) != allowed.end()) return value;
   return wrong(field, fmt::format("'{}' is not allowed; allowed are {}", value, fmt::join(allowed, ", ")), hint);
 }
 
 std::size_t characters(const std::string& utf8) {
-  return static_cast<std::size_t>(std::count_if(utf8.begin(), utf8.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
+  return static_cast<std::size_t>(
+      std::count_if(utf8.begin(), utf8.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
 }
 
 void note_unknown(const Json& object, const std::vector<std::string>& known, std::vector<Note>& notes) {

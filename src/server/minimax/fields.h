@@ -13,7 +13,8 @@ Result<std::optional<std::int64_t>> integer_field(const Json& object, const std:
 Result<bool> boolean_field(const Json& object, const std::string& name);  // false when it is absent
 
 // The value, if it is one of these.
-Result<std::string> one_of(const std::string& field, const std::string& value, const std::vector<std::string>& allowed, const std::string& hint = {});
+Result<std::string> one_of(const std::string& field, const std::string& value, const std::vector<std::string>& allowed,
+                           const std::string& hint = {});
 
 std::size_t characters(const std::string& utf8);
 

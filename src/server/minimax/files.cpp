@@ -44,7 +44,8 @@ Result<StoredFile> read_entry(const fs::path& folder) {
 
 }  // namespace
 
-Files::Files(fs::path folder, std::uint64_t max_bytes, double keep_days) : folder_(std::move(folder)), max_bytes_(max_bytes), keep_days_(keep_days) {}
+Files::Files(fs::path folder, std::uint64_t max_bytes, double keep_days)
+    : folder_(std::move(folder)), max_bytes_(max_bytes), keep_days_(keep_days) {}
 
 fs::path Files::folder_of(const std::string& owner) const { return folder_ / ("owner_" + sha256_hex(owner).substr(0, 16)); }
 
@@ -58,7 +59,8 @@ std::vector<StoredFile> Files::read_all(const fs::path& folder) const {
 }
 
 Result<StoredFile> Files::store(const std::string& owner, const http::FormField& file, const std::string& purpose, std::int64_t now) {
-  if (file.file_name.empty() || file.file_name.size() > kMaxName) return wrong("file", "its name is missing or too long", "send a file with a name");
+  if (file.file_name.empty() || file.file_name.size() > kMaxName)
+    return wrong("file", "its name is missing or too long", "send a file with a name");
   const std::lock_guard lock(mutex_);
   const fs::path folder = folder_of(owner);
   std::error_code code;
@@ -70,12 +72,13 @@ Result<StoredFile> Files::store(const std::string& owner, const http::FormField&
   }
   if (there + file.bytes > max_bytes_)
     return Error{ErrorCode::busy,
-                 fmt::format("uploaded files take {}; with this one of {} they would be more than the {} that are allowed", format_bytes(there),
-                             format_bytes(file.bytes), format_bytes(max_bytes_)),
+                 fmt::format("uploaded files take {}; with this one of {} they would be more than the {} that are allowed",
+                             format_bytes(there), format_bytes(file.bytes), format_bytes(max_bytes_)),
                  "file", "delete files that are not needed any more"};
   // The name is only remembered; the ending helps whoever looks into the folder.
   std::string ending = fs::path(file.file_name).extension().string();
-  if (ending.size() > 8 || std::any_of(ending.begin(), ending.end(), [](char c) { return c != '.' && std::isalnum(static_cast<unsigned char>(c)) == 0; }))
+  if (ending.size() > 8 ||
+      std::any_of(ending.begin(), ending.end(), [](char c) { return c != '.' && std::isalnum(static_cast<unsigned char>(c)) == 0; }))
     ending.clear();
   StoredFile out{new_id(), file.file_name, purpose, file.bytes, now, {}};
   if (ending.empty()) out.name = fs::path(file.file_name).stem().string();
@@ -94,7 +97,8 @@ Result<StoredFile> Files::store(const std::string& owner, const http::FormField&
 }
 
 Result<StoredFile> Files::find(const std::string& owner, const std::string& id) const {
-  const Error absent{ErrorCode::not_found, fmt::format("there is no file '{}'", id.substr(0, 100)), "file_id", "upload it with POST /v1/files/upload"};
+  const Error absent{ErrorCode::not_found, fmt::format("there is no file '{}'", id.substr(0, 100)), "file_id",
+                     "upload it with POST /v1/files/upload"};
   if (!is_id(id)) return absent;
   const std::lock_guard lock(mutex_);
   auto entry = read_entry(folder_of(owner) / id);

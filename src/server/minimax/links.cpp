@@ -59,7 +59,8 @@ std::string load_key(const fs::path& folder) {
 bool equal(const std::string& a, const std::string& b) {
   if (a.size() != b.size()) return false;
   unsigned differences = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) differences |= static_cast<unsigned char>(a[i]) ^ static_cast<unsigned>(static_cast<unsigned char>(b[i]));
+  for (std::size_t i = 0; i < a.size(); ++i)
+    differences |= static_cast<unsigned char>(a[i]) ^ static_cast<unsigned>(static_cast<unsigned char>(b[i]));
   return differences == 0;
 }
 
@@ -99,7 +100,8 @@ std::string Links::address(const http::HttpRequest& request, const std::string& 
 
 Result<std::string> Links::owner_of(const http::HttpRequest& request, const std::string& id, std::int64_t now) const {
   if (!signed_) return request.owner;
-  const Error refused{ErrorCode::usage, "the link is not valid or its time is over", "signature", "query the task again: the answer has a new link"};
+  const Error refused{ErrorCode::usage, "the link is not valid or its time is over", "signature",
+                      "query the task again: the answer has a new link"};
   const std::string expires = request.query_value("expires").value_or("");
   const std::string owner = bytes_of_hex(request.query_value("owner").value_or(""));
   std::int64_t end = 0;

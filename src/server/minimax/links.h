@@ -13,7 +13,8 @@ class Links {
   Links(const std::filesystem::path& folder, const Options& options);
 
   // "http://host:8000/v2/download/ID/video.mp4", with "?owner=...&expires=...&signature=..." where links are signed.
-  [[nodiscard]] std::string address(const http::HttpRequest& request, const std::string& id, const std::string& owner, std::int64_t now) const;
+  [[nodiscard]] std::string address(const http::HttpRequest& request, const std::string& id, const std::string& owner,
+                                    std::int64_t now) const;
 
   // Whose job a request for such an address may see. Error (usage, field "signature"): none, wrong or over.
   [[nodiscard]] Result<std::string> owner_of(const http::HttpRequest& request, const std::string& id, std::int64_t now) const;

@@ -9,13 +9,13 @@
 namespace tritium::server::minimax {
 
 struct Options {
-  std::filesystem::path data;    // uploaded files and the key of signed links; empty: "minimax" in the service's folder
-  std::filesystem::path spool;   // inputs of requests lie here until the job has its own
-  UrlPolicy urls;                // of pictures, videos and sounds that a request names by address, and of callbacks
-  std::string public_url;        // in front of links, "https://video.example"; empty: the host that the request named
-  bool https = false;            // of links without a public_url
-  bool sign_links = false;       // links hold a signature that expires: for servers with API keys
-  double link_seconds = 86400;   // that a signed link is good for
+  std::filesystem::path data;                  // uploaded files and the key of signed links; empty: "minimax" in the service's folder
+  std::filesystem::path spool;                 // inputs of requests lie here until the job has its own
+  UrlPolicy urls;                              // of pictures, videos and sounds that a request names by address, and of callbacks
+  std::string public_url;                      // in front of links, "https://video.example"; empty: the host that the request named
+  bool https = false;                          // of links without a public_url
+  bool sign_links = false;                     // links hold a signature that expires: for servers with API keys
+  double link_seconds = 86400;                 // that a signed link is good for
   std::uint64_t max_file_bytes = 20ull << 30;  // of one owner's uploaded files together
   double keep_files_days = 30;                 // since the upload; 0: for ever
 };

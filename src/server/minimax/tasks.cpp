@@ -13,7 +13,8 @@ std::string text_at(const Json& object, const char* name) {
 }
 
 int count(const Request& r, ReferenceInput::Kind kind) {
-  return static_cast<int>(std::count_if(r.references.begin(), r.references.end(), [kind](const ReferenceInput& each) { return each.kind == kind; }));
+  return static_cast<int>(
+      std::count_if(r.references.begin(), r.references.end(), [kind](const ReferenceInput& each) { return each.kind == kind; }));
 }
 
 Json usage_json(const Job& job) {
@@ -32,7 +33,8 @@ std::string resolution_of(const Job& job, const Creation& wish) {
 Json adjustments_json(const Job& job, const Creation& wish) {
   Json out = Json::array();
   for (const Note& n : wish.notes) out.push_back({{"field", n.field}, {"from", n.from}, {"to", n.to}, {"reason", n.reason}});
-  for (const Adjustment& a : job.plan.adjustments) out.push_back({{"field", a.field}, {"from", a.from}, {"to", a.to}, {"reason", a.reason}});
+  for (const Adjustment& a : job.plan.adjustments)
+    out.push_back({{"field", a.field}, {"from", a.from}, {"to", a.to}, {"reason", a.reason}});
   return out;
 }
 
@@ -146,7 +148,8 @@ Json error_json(int status, const Error& error, const std::string& request_id) {
                      : status >= 500                ? "server_error"
                                                     : "bad_request_error";
   return {{"type", "error"},
-          {"error", {{"type", type}, {"message", fmt::format("{} ({})", error.text(), inner_code(status))}, {"http_code", std::to_string(status)}}},
+          {"error",
+           {{"type", type}, {"message", fmt::format("{} ({})", error.text(), inner_code(status))}, {"http_code", std::to_string(status)}}},
           {"request_id", request_id}};
 }
 

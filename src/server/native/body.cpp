@@ -121,6 +121,8 @@ Result<Body> read_body(const http::HttpRequest& request) {
   Body out;
   out.text = request.is_form;
   if (request.is_form) {
+    if (!request.form.empty() && request.form.front().name.starts_with('{'))
+      return usage("", "the body looks like JSON, but came as a form", "send the header content-type: application/json");
     TRITIUM_TRY_ASSIGN(out.object, form_object(request));
   } else if (request.body.empty()) {
     return usage("", "the body is empty", "send an object such as {\"prompt\": \"...\"}, or a form");
