@@ -6,7 +6,6 @@
 #include "cli/serve_options.h"
 #include "cli/serve_routes.h"
 #include "server/http/server.h"
-#include "server/ui/ui.h"
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
@@ -84,8 +83,10 @@ Result<void> serve(ServeOptions& o) {
     counts->count(record.method, record.path, record.status, record.seconds);
     if (!quiet) log.request(record);
   };
-  for (std::string& path : server::ui::public_paths()) o.http.public_paths.push_back(std::move(path));
-  RouteOptions routes{o.http.spool, o.urls, o.sync_seconds, counts, [gauge] { return gauge->read(); }};
+  o.http.public_paths = public_paths();
+  RouteOptions routes{o.http.spool, o.urls, o.sync_seconds, o.public_url, !o.certificate.empty(), o.http.keys != nullptr, counts, [gauge] {
+                        return gauge->read();
+                      }};
   TRITIUM_TRY_ASSIGN(const std::unique_ptr<http::Server> server,
                      http::Server::start(o.http, all_routes(limited ? *limited : *service, routes)));
   gauge->server = server.get();
