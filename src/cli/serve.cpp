@@ -83,7 +83,9 @@ Result<void> serve(ServeOptions& o) {
     counts->count(record.method, record.path, record.status, record.seconds);
     if (!quiet) log.request(record);
   };
-  RouteOptions routes{o.http.spool, o.urls, o.sync_seconds, counts, [gauge] { return gauge->read(); }};
+  RouteOptions routes{
+      o.http.spool, o.urls, o.sync_seconds, o.http.keys != nullptr, !o.http.certificate.empty(), counts, [gauge] { return gauge->read(); }};
+  for (std::string& path : keyless_paths()) o.http.public_paths.push_back(std::move(path));
   TRITIUM_TRY_ASSIGN(const std::unique_ptr<http::Server> server,
                      http::Server::start(o.http, all_routes(limited ? *limited : *service, routes)));
   gauge->server = server.get();

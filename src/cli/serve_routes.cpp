@@ -1,5 +1,7 @@
 #include "cli/serve_routes.h"
 
+#include "server/comfy/comfy.h"
+#include "server/minimax/minimax.h"
 #include "server/native/native.h"
 
 namespace tritium::cli {
@@ -11,8 +13,17 @@ http::Router all_routes(JobService& service, const RouteOptions& options) {
   native.urls = options.urls;
   native.sync_seconds = options.sync_seconds;
   server::native::add_routes(router, service, native);
+  server::comfy::add_routes(router, service);
+  server::minimax::Options minimax;
+  minimax.spool = options.spool;
+  minimax.urls = options.urls;
+  minimax.https = options.https;
+  minimax.sign_links = options.keys;
+  server::minimax::add_routes(router, service, minimax);
   server::metrics::add_routes(router, service, options.counts, options.gauges);
   return router;
 }
+
+std::vector<std::string> keyless_paths() { return server::minimax::public_paths(); }
 
 }  // namespace tritium::cli
