@@ -83,9 +83,10 @@ Result<void> serve(ServeOptions& o) {
     counts->count(record.method, record.path, record.status, record.seconds);
     if (!quiet) log.request(record);
   };
-  RouteOptions routes{
-      o.http.spool, o.urls, o.sync_seconds, o.http.keys != nullptr, !o.http.certificate.empty(), counts, [gauge] { return gauge->read(); }};
-  for (std::string& path : keyless_paths()) o.http.public_paths.push_back(std::move(path));
+  o.http.public_paths = public_paths();
+  RouteOptions routes{o.http.spool, o.urls, o.sync_seconds, o.public_url, !o.certificate.empty(), o.http.keys != nullptr, counts, [gauge] {
+                        return gauge->read();
+                      }};
   TRITIUM_TRY_ASSIGN(const std::unique_ptr<http::Server> server,
                      http::Server::start(o.http, all_routes(limited ? *limited : *service, routes)));
   gauge->server = server.get();

@@ -33,6 +33,9 @@ void add_listening(CLI::App& app, ServeOptions& o) {
       ->take_all()
       ->expected(1)
       ->group(group);
+  app.add_option("--public-url", o.public_url, "Address by which clients reach the server, for links in answers (behind a proxy)")
+      ->check(not_empty())
+      ->group(group);
   app.add_option("--max-body", o.max_body_mib, "MiB of a request")->check(between(0.01, 4096))->capture_default_str()->group(group);
   app.add_option("--max-connections", o.http.limits.connections, "Open connections")
       ->check(between(1, 65536))

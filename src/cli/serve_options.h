@@ -14,7 +14,7 @@ struct ServeOptions {
   ServiceOptions service;
   http::ServerOptions http;
   server::UrlPolicy urls;
-  std::string data, keys, certificate, private_key, log_format = "text";
+  std::string data, keys, certificate, private_key, public_url, log_format = "text";
   std::vector<std::string> workers, worker_command;
   double keep_gib = 0, max_body_mib = 64, url_mib = 64, sync_seconds = 3600;
   bool no_previews = false, no_access_log = false;

@@ -12,7 +12,8 @@ struct RouteOptions {
   std::filesystem::path spool;
   server::UrlPolicy urls;
   double sync_seconds = 3600;
-  bool keys = false, https = false;  // are used
+  std::string public_url;  // in front of links; empty: as the request came
+  bool https = false, keys = false;
   std::shared_ptr<server::metrics::HttpCounts> counts;
   std::function<server::metrics::Gauges()> gauges;
 };
@@ -20,7 +21,7 @@ struct RouteOptions {
 // The service outlives the router.
 http::Router all_routes(JobService& service, const RouteOptions& options);
 
-// Paths of them that are answered without an API key, because what they give is proved in another way.
-std::vector<std::string> keyless_paths();
+// Paths that need no key, as http::ServerOptions::public_paths.
+std::vector<std::string> public_paths();
 
 }  // namespace tritium::cli

@@ -153,9 +153,9 @@ TEST_F(NativeEvents, ReadersComeAndGoWhileJobsRun) {
       }
     });
   for (int i = 1; i <= 200; ++i) service_.progress(id, {"denoise", i, 200, i / 200.0, 1});
-  service_.complete(id);
   over = true;
   for (std::thread& reader : readers) reader.join();
+  service_.complete(id);
 }
 
 }  // namespace

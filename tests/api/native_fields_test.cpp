@@ -211,7 +211,7 @@ TEST_F(NativeFields, A27_LengthsAreRaisedToTheGrid) {
     EXPECT_LT(v["num_frames"].get<int>(), 24 * seconds + 17);
   }
   EXPECT_EQ(accepted({{"prompt", "x"}, {"seconds", 15}}).plan.frames, 362);
-  refused({{"prompt", "x"}, {"num_frames", 0}}, "num_frames", {"1 to 3609"});
+  refused({{"prompt", "x"}, {"num_frames", 0}}, "num_frames", {"1..3609"});
   refused({{"prompt", "x"}, {"num_frames", 4000}}, "num_frames", {"3609"});
   refused({{"prompt", "x"}, {"num_frames", 1.5}}, "num_frames", {"whole"});
   refused({{"prompt", "x"}, {"num_frames", 96}, {"seconds", 8}}, "num_frames", {"192"});

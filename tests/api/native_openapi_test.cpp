@@ -47,13 +47,14 @@ TEST_F(NativeOpenApi, EveryRouteIsDescribed) {
   for (const std::string& route : served) EXPECT_TRUE(described.contains(route)) << route << " is not described";
   // Other dialects describe theirs in the same document; what lies below these prefixes is served by this one.
   for (const std::string& route : described)
-    if (route.find(" /v1/videos") != std::string::npos) EXPECT_TRUE(served.contains(route)) << route << " is not served";
+    EXPECT_TRUE(route.find(" /v1/videos") == std::string::npos || served.contains(route)) << route << " is not served";
 }
 
 TEST_F(NativeOpenApi, EveryReferenceLeadsSomewhere) {
   std::function<void(const json&)> walk = [&](const json& node) {
-    if (node.is_object() && node.contains("$ref"))
+    if (node.is_object() && node.contains("$ref")) {
       EXPECT_TRUE(document_.contains(json::json_pointer(node["$ref"].get<std::string>().substr(1)))) << node;
+    }
     if (node.is_structured())
       for (const json& child : node) walk(child);
   };

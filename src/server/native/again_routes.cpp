@@ -65,13 +65,6 @@ Result<HttpResponse> remix(Context& context, const HttpRequest& request) {
   return submit_again(context, std::move(spec), asked);
 }
 
-http::Handler answering(const Shared& context, Result<HttpResponse> (*handler)(Context&, const HttpRequest&)) {
-  return [context, handler](const HttpRequest& request) {
-    auto out = handler(*context, request);
-    return out.ok() ? std::move(out).value() : error_answer(request, out.error());
-  };
-}
-
 // Parts of OpenAI's API that have no counterpart here: said so, instead of a 404 that looks like a typing error.
 http::Handler impossible(std::string what, std::string instead) {
   return [what = std::move(what), instead = std::move(instead)](const HttpRequest& request) {

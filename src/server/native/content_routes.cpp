@@ -148,13 +148,6 @@ HttpResponse sync(Context& context, const HttpRequest& request) {
   });
 }
 
-http::Handler answering(const Shared& context, Result<HttpResponse> (*handler)(Context&, const HttpRequest&)) {
-  return [context, handler](const HttpRequest& request) {
-    auto out = handler(*context, request);
-    return out.ok() ? std::move(out).value() : error_answer(request, out.error());
-  };
-}
-
 }  // namespace
 
 void add_content_routes(http::Router& router, const Shared& context) {

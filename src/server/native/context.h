@@ -23,6 +23,10 @@ struct Context {
   EventHub events;
 };
 
+// A handler whose errors become answers; of videos that are not there in the words that clients look for.
+http::Handler answering(const std::shared_ptr<Context>& context, Result<http::HttpResponse> (*handler)(Context&, const http::HttpRequest&));
+http::HttpResponse not_there(const http::HttpRequest& request, const Error& error);
+
 // Reads the body and calls `use` with what it asks for, while its files are there; errors of both become answers.
 http::HttpResponse with_translated(Context& context, const http::HttpRequest& request,
                                    const std::function<Result<http::HttpResponse>(Translated&)>& use);

@@ -41,6 +41,21 @@ std::size_t distance(const std::string& a, const std::string& b) {
   return row.back();
 }
 
+// The name that a misspelt one most likely stands for; empty: none is near.
+std::string nearest(const std::string& given, const std::set<std::string>& names) {
+  constexpr std::size_t kMost = 2, kLongest = 64;
+  std::string best;
+  std::size_t least = kMost + 1;
+  for (const std::string& name : names) {
+    if (given.size() > kLongest || name.size() < 4) continue;
+    const std::size_t differing = distance(given, name);
+    if (differing >= least) continue;
+    least = differing;
+    best = name;
+  }
+  return best;
+}
+
 }  // namespace
 
 std::string kind_of(const json& value) {
@@ -138,7 +153,7 @@ std::optional<std::int64_t> Fields::whole(Names names, std::int64_t least, std::
   const std::string field = given_as(names);
   if (!number.is_number() || std::trunc(number.get<double>()) != number.get<double>()) {
     fail({ErrorCode::usage, fmt::format("{} is {}, not a whole number", shown(*value), kind_of(*value)), field,
-          value->is_string() && number.is_number() ? "write it without quotes" : ""});
+          value_of_text(*value).is_number_integer() ? "write it without quotes" : ""});
     return std::nullopt;
   }
   const double wide = number.get<double>();
@@ -227,10 +242,7 @@ std::vector<std::string> Fields::unknown() const {
   for (auto at = object_.begin(); at != object_.end() && out.size() < kMost; ++at) {
     if (known_.contains(at.key())) continue;
     std::string sentence = fmt::format("'{}' is not known here and was ignored", shown(path(at.key())));
-    const auto near = std::find_if(known_.begin(), known_.end(), [&](const std::string& name) {
-      return at.key().size() < 64 && distance(lower(at.key()), name) <= (name.size() > 5 ? 2u : 1u);
-    });
-    if (near != known_.end()) sentence += fmt::format("; did you mean '{}'?", *near);
+    if (const std::string near = nearest(lower(at.key()), known_); !near.empty()) sentence += fmt::format("; did you mean '{}'?", near);
     out.push_back(std::move(sentence));
   }
   return out;

@@ -45,6 +45,7 @@ class Fields {
   // A sentence for every key that nobody asked for, with the known name that it may stand for.
   [[nodiscard]] std::vector<std::string> unknown() const;
   void known(Names names) { known_.insert(names.begin(), names.end()); }
+  void known(std::string name) { known_.insert(std::move(name)); }
 
  private:
   std::string path(const std::string& name) const { return where_.empty() ? name : where_ + "." + name; }

@@ -65,6 +65,8 @@ class Reader {
  private:
   fs::path file(const std::string& uri, const std::string& field) {
     if (!fields_.ok()) return {};
+    // A part of the form that something points to was meant.
+    if (uri.starts_with("form:")) fields_.known(uri.substr(5, uri.find_first_of("[#", 5) - 5));
     auto out = resolve(sources_, uri, field);
     if (out.ok()) return std::move(out).value();
     fields_.fail(out.error());

@@ -41,6 +41,19 @@ Context::Context(JobService& given, Options chosen)
       default_size(default_size_of(model)),
       events(given, model_name, options.kept_events) {}
 
+http::HttpResponse not_there(const http::HttpRequest& request, const Error& error) {
+  if (error.code != ErrorCode::not_found || error.field != "id") return error_answer(request, error);
+  return error_answer(request, {ErrorCode::not_found, "Video not found: " + error.message, "", error.hint});
+}
+
+http::Handler answering(const std::shared_ptr<Context>& context,
+                        Result<http::HttpResponse> (*handler)(Context&, const http::HttpRequest&)) {
+  return [context, handler](const http::HttpRequest& request) {
+    auto out = handler(*context, request);
+    return out.ok() ? std::move(out).value() : not_there(request, out.error());
+  };
+}
+
 http::HttpResponse with_translated(Context& context, const http::HttpRequest& request,
                                    const std::function<Result<http::HttpResponse>(Translated&)>& use) {
   MediaInputs inputs(context.options.spool, context.options.urls);

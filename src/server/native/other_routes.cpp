@@ -19,7 +19,7 @@ using Shared = std::shared_ptr<Context>;
 HttpResponse events(const Shared& context, const HttpRequest& request, const std::string& id) {
   const std::string seen(request.header("last-event-id"));
   if (!id.empty()) {
-    if (const auto job = context->service.get(id, request.owner); !job.ok()) return error_answer(request, job.error());
+    if (const auto job = context->service.get(id, request.owner); !job.ok()) return not_there(request, job.error());
     if (has_seen_the_end(seen)) return HttpResponse::empty(204);  // tells a browser not to come back
   }
   return HttpResponse::event_stream([context, id, owner = request.owner, last = last_event_of(seen)](std::shared_ptr<http::Stream> stream) {

@@ -115,16 +115,6 @@ Result<HttpResponse> remove(Context& context, const HttpRequest& request) {
   return HttpResponse::json(200, dump(out));
 }
 
-http::Handler answering(const Shared& context, Result<HttpResponse> (*handler)(Context&, const HttpRequest&)) {
-  return [context, handler](const HttpRequest& request) {
-    auto out = handler(*context, request);
-    if (out.ok()) return std::move(out).value();
-    Error error = out.error();
-    if (error.code == ErrorCode::not_found) error.message = "Video not found: " + error.message;
-    return error_answer(request, error);
-  };
-}
-
 }  // namespace
 
 void add_video_routes(http::Router& router, const Shared& context) {
