@@ -29,8 +29,10 @@ class LocalEngine final : public Engine {
         parts_(model_, devices_, options.compute, options.pin),
         planner_(model_, tokenizer_, machine_, devices_, parts_),
         compute_(options.compute),
-        observed_(static_cast<bool>(observer)),
+        observed_(static_cast<bool>(observer) || !options.profile.empty()),
+        profile_file_(options.profile),
         texts_(observed_ ? std::filesystem::path() : options.cache_folder) {
+    if (!profile_file_.empty()) devices_.set_profile(&profile_);
     parts_.before_dropping_dit([this] { loras_.release(); });
   }
 
@@ -79,6 +81,7 @@ class LocalEngine final : public Engine {
     TRITIUM_TRY(publish(std::move(reserved), output, plan, clip, latents, guard, metadata, cancel, run.step));
     tracker.finish();
     artifact.timings = tracker.timings();
+    TRITIUM_TRY(write_profile());
     return artifact;
   }
 
@@ -97,6 +100,12 @@ class LocalEngine final : public Engine {
     std::optional<TextCache::Rows> known_text;
     Turns::Turn turn;
   };
+
+  Result<void> write_profile() const {
+    if (profile_file_.empty()) return {};
+    TRITIUM_TRY(write_file_atomically(profile_file_, profile_.trace()));
+    return write_file_atomically(profile_file_.string() + ".txt", profile_.table());
+  }
 
   // Which operations devices other than the CPU do not have.
   Result<void> list_fallbacks(Job& job) {
@@ -248,11 +257,13 @@ class LocalEngine final : public Engine {
   ModelInfo model_;
   Tokenizer tokenizer_;
   MachineOptions machine_;
+  Profile profile_;
   DeviceSet devices_;  // outlive the parts
   Parts parts_;
   JobPlanner planner_;
   std::string compute_;
-  bool observed_;  // every intermediate is wanted: nothing is taken from a cache
+  bool observed_;  // every intermediate, or its time, is wanted: nothing is taken from a cache
+  std::filesystem::path profile_file_;
   TextCache texts_;
   AttachedLoras loras_;  // on the transformer of the parts
   Turns turns_;
