@@ -73,6 +73,8 @@ void add_model_options(CLI::App& app, ModelOptions& o) {
   app.add_option("--cache-dir", o.cache_dir, "Folder for the encodings of prompts; below ~/.cache when absent, 'none' for no folder")
       ->envname("TRITIUM_CACHE_DIR");
   app.add_option("--dump-tensors", o.dump_tensors, "Write every named intermediate as safetensors into this folder")->check(not_empty());
+  app.add_option("--profile", o.profile, "Write where the time went: a trace for Perfetto as FILE, a table as FILE.txt")
+      ->check(not_empty());
 }
 
 fs::path demo_model() {
@@ -98,6 +100,7 @@ Result<EngineOptions> engine_options(const ModelOptions& o, bool quiet, bool ref
     options.cache_folder = fs::path(o.cache_dir) / "text";
   }
   options.dump_tensors = o.dump_tensors;
+  options.profile = o.profile;
   options.dit = o.dit;
   options.text_encoder = o.text_encoder;
   options.video_vae = o.video_vae;

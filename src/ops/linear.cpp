@@ -1,5 +1,6 @@
 #include "ops/linear.h"
 
+#include "kernels/cpu/four_bit.h"
 #include "kernels/cpu/int8_matmul.h"
 #include "kernels/cpu/packed_matmul.h"
 #include "ops/rotation.h"
@@ -75,7 +76,7 @@ ggml_tensor* int8_linear(Graph& graph, const WeightMatrix& weight, ggml_tensor* 
   const int threads = graph.device().threads();
   auto* rows = graph.keep(cpu::Int8Rows(ggml_nrows(x), weight.in(), weight.rotation, !graph.device().fast_kernels()));
   const auto decode = [packed = weight.packed](std::int64_t begin, std::int64_t end, const std::uint8_t* stored, std::int64_t stride,
-                                               std::int8_t* out) { packed->decode_integers(begin, end, stored, stride, out); };
+                                               std::int8_t* out) { cpu::decode_integers(*packed, begin, end, stored, stride, out); };
   auto* product = graph.keep(cpu::Int8Matmul(weight.out(), decode, *rows));
   ggml_tensor* quantized = ggml_custom_4d(context, GGML_TYPE_I8, static_cast<std::int64_t>(rows->bytes()), 1, 1, 1, &x, 1, run_quantize,
                                           std::min(rows->units(), threads), rows);

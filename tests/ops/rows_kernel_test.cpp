@@ -2,6 +2,7 @@
 #include "kernels/cpu/rows.h"
 
 #include "ops/support.h"
+#include "weights/dtype.h"
 
 #include <gtest/gtest.h>
 #include <cmath>
@@ -39,6 +40,33 @@ TEST(RowKernels, EveryLengthOnEveryInstructionSetHasTheSameBits) {
       if (first.empty()) first = y;
       EXPECT_EQ(y, first) << isa_name(isa) << ' ' << n;
     }
+  }
+}
+
+TEST(RowKernels, ToBfloat16) {
+  auto x = random_values(kMost, 1, 1e3f);
+  x[3] = std::nanf("");
+  x[4] = std::numeric_limits<float>::infinity();
+  x[5] = -0.0f;
+  x[6] = 1e-42f;
+  x[7] = std::numeric_limits<float>::max();
+  std::vector<std::int8_t> integers(256);
+  for (int i = 0; i < 256; ++i) integers[static_cast<std::size_t>(i)] = static_cast<std::int8_t>(i - 128);
+  for (const Isa isa : usable_isas()) {
+    for (const std::size_t n : {1u, 9u, 31u, 32u, 33u, 1100u}) {
+      std::vector<std::uint16_t> y(n + 1, 7);
+      row_functions(isa).to_bf16(x.data(), static_cast<std::int64_t>(n), y.data());
+      for (std::size_t i = 0; i < n; ++i) {
+        if (std::isnan(x[i]))
+          EXPECT_TRUE(std::isnan(bf16_to_f32(y[i])));
+        else
+          EXPECT_EQ(y[i], f32_to_bf16(x[i])) << isa_name(isa) << ' ' << i;
+      }
+      EXPECT_EQ(y.back(), 7);
+    }
+    std::vector<std::uint16_t> y(256);
+    row_functions(isa).integers_to_bf16(integers.data(), 256, y.data());
+    for (std::size_t i = 0; i < 256; ++i) EXPECT_EQ(bf16_to_f32(y[i]), static_cast<float>(integers[i]));
   }
 }
 

@@ -17,6 +17,9 @@ struct RowFunctions {
                       float eps, float* y);
   // Whether all values are finite.
   bool (*finite)(const float* x, std::int64_t count);
+  // To bfloat16, rounded to nearest even; what is not a number stays so. Integers of 8 bits are exact.
+  void (*to_bf16)(const float* x, std::int64_t count, std::uint16_t* y);
+  void (*integers_to_bf16)(const std::int8_t* x, std::int64_t count, std::uint16_t* y);
 };
 
 extern const RowFunctions kRowsGeneric, kRowsAvx2, kRowsAvx512;
@@ -102,9 +105,26 @@ bool finite(const float* x, std::int64_t count) {
   return largest < 0x7F800000u;
 }
 
+inline unsigned bits_of(float value) {
+  unsigned bits;
+  __builtin_memcpy(&bits, &value, sizeof(bits));
+  return bits;
+}
+
+void to_bf16(const float* __restrict x, std::int64_t count, std::uint16_t* __restrict y) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    const unsigned bits = bits_of(x[i]), rounded = (bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16, kept = bits >> 16 | 0x40u;
+    y[i] = static_cast<std::uint16_t>((bits & 0x7FFFFFFFu) > 0x7F800000u ? kept : rounded);
+  }
+}
+
+void integers_to_bf16(const std::int8_t* __restrict x, std::int64_t count, std::uint16_t* __restrict y) {
+  for (std::int64_t i = 0; i < count; ++i) y[i] = static_cast<std::uint16_t>(bits_of(static_cast<float>(x[i])) >> 16);
+}
+
 }  // namespace
 
-const RowFunctions TRITIUM_ROW_FUNCTIONS{modulated_norm, gated_add, norm_rotate, finite};
+const RowFunctions TRITIUM_ROW_FUNCTIONS{modulated_norm, gated_add, norm_rotate, finite, to_bf16, integers_to_bf16};
 
 }  // namespace tritium::cpu
 

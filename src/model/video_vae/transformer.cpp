@@ -57,9 +57,7 @@ ggml_tensor* build_block(Graph& graph, const DecoderBlock& block, const VideoVae
     return ggml_view_3d(context, qkv, config.head_dim, config.heads, qkv->ne[1], 3 * head_bytes, qkv->nb[1],
                         static_cast<std::size_t>(index) * head_bytes);
   };
-  const auto rotated = [&](int index) {
-    return ops::normalised_heads(graph, part(index), nullptr, kTransformerNormEps, &table);
-  };
+  const auto rotated = [&](int index) { return ops::normalised_heads(graph, part(index), nullptr, kTransformerNormEps, &table); };
   ggml_tensor* q = named("q_rope", rotated(0));
   ggml_tensor* k = named("k_rope", rotated(1));
   ggml_tensor* v = named("v", part(2));

@@ -103,6 +103,41 @@ void PackedRows::decode_row_of(const Source& source, std::int64_t row, std::span
   }
 }
 
+const std::int8_t* PackedRows::stored_integers(std::int64_t row, const std::uint8_t* bytes) const {
+  const Origin origin = origin_[static_cast<std::size_t>(row)];
+  const Source& source = sources_[origin.source];
+  if (!source.quant || source.quant->format != QuantFormat::int8 || !source.base_scale.empty()) return nullptr;
+  const std::size_t at = file_order_ ? origin.row : static_cast<std::size_t>(row);
+  return reinterpret_cast<const std::int8_t*>(bytes + at * row_bytes_);
+}
+
+std::optional<FourBitRow> PackedRows::four_bit_row(std::int64_t row, const std::uint8_t* bytes) const {
+  const Origin origin = origin_[static_cast<std::size_t>(row)];
+  const Source& source = sources_[origin.source];
+  if (!source.quant || !source.base_scale.empty()) return std::nullopt;
+  const QuantFormat format = source.quant->format;
+  const bool rounded_as_is = source.quant->rounding == DType::bf16 || source.quant->rounding == DType::f32;
+  const bool known = format == QuantFormat::w4a8 || format == QuantFormat::w4a4 || (format == QuantFormat::nf4 && rounded_as_is);
+  const std::int64_t group = format == QuantFormat::w4a4 ? columns_ : source.quant->group;
+  if (!known || group % 16 != 0 || columns_ % group != 0 || source.sides.table.size() != 16) return std::nullopt;
+  FourBitRow out{};
+  out.codes = bytes + (file_order_ ? origin.row : static_cast<std::size_t>(row)) * row_bytes_;
+  out.table = source.sides.table.data();
+  out.group = group;
+  out.low_first = format != QuantFormat::nf4;
+  out.integers = format != QuantFormat::nf4;
+  if (format == QuantFormat::w4a4) return out;
+  const GroupScales& scales = source.sides.group_scale;
+  const auto first = static_cast<std::ptrdiff_t>(origin.row) * (columns_ / group);
+  if (scales.codes.empty()) {
+    out.scales = scales.values.data() + first;
+  } else {
+    out.scale_codes = scales.codes.data() + first;
+    out.scale_table = scales.table.data();
+  }
+  return out;
+}
+
 void PackedRows::decode_integers(std::int64_t begin, std::int64_t end, const std::uint8_t* bytes, std::int64_t stride,
                                  std::int8_t* out) const {
   const auto width = static_cast<std::size_t>(columns_);
