@@ -53,6 +53,12 @@ TEST_F(NativeOpenApi, EveryRouteIsDescribed) {
   // Files of the page have names of their own.
   std::erase_if(served, [](const std::string& route) { return route.starts_with("get /assets/") || route.find('.') < route.size(); });
   served.insert("get /openapi.json");
+  // ComfyUI's are there with and without "/api", and described without.
+  const auto described_without = [&](const std::string& route) {
+    const std::size_t prefix = route.find(" /api/");
+    return prefix != std::string::npos && described.contains(route.substr(0, prefix + 1) + route.substr(prefix + 5));
+  };
+  std::erase_if(served, described_without);
   for (const std::string& route : served) EXPECT_TRUE(described.contains(route)) << route << " is not described";
   for (const std::string& route : described) EXPECT_TRUE(served.contains(route)) << route << " is not served";
 }
