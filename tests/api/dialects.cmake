@@ -5,3 +5,5 @@ tritium_test(api_comfy_routes LABEL api SOURCES comfy_files_test.cpp comfy_promp
   LINKS tritium_server_comfy tritium_test_jobs nlohmann_json::nlohmann_json)
 tritium_test(api_minimax LABEL api SOURCES minimax_callback_test.cpp minimax_create_test.cpp minimax_tasks_test.cpp
   LINKS tritium_server_minimax tritium_test_jobs nlohmann_json::nlohmann_json)
+tritium_test(api_dialects_openapi LABEL api SOURCES dialects_openapi_test.cpp
+  LINKS tritium_server_comfy tritium_server_minimax tritium_server_native tritium_test_jobs nlohmann_json::nlohmann_json)
