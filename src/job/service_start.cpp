@@ -65,6 +65,7 @@ Result<std::unique_ptr<JobService>> LocalJobService::start(const ServiceOptions&
   EngineOptions engine = options.engine;
   engine.device = state.options.workers.front();
   TRITIUM_TRY_ASSIGN(state.files, JobFiles::open(options.data));
+  state.files->wait_for_old_workers();
   TRITIUM_TRY_ASSIGN(out->planner_, Planner::open(engine, options.worker_command));
   TRITIUM_TRY(out->open_folder());
   out->start_workers();

@@ -3,5 +3,5 @@ tritium_test(api_comfy_graphs LABEL api SOURCES comfy_expression_test.cpp comfy_
   comfy_translate_test.cpp LINKS tritium_server_comfy nlohmann_json::nlohmann_json)
 tritium_test(api_comfy_routes LABEL api SOURCES comfy_files_test.cpp comfy_prompt_test.cpp comfy_queue_test.cpp comfy_socket_test.cpp
   LINKS tritium_server_comfy tritium_test_jobs nlohmann_json::nlohmann_json)
-tritium_test(api_minimax LABEL api SOURCES minimax_create_test.cpp minimax_tasks_test.cpp
+tritium_test(api_minimax LABEL api SOURCES minimax_callback_test.cpp minimax_create_test.cpp minimax_tasks_test.cpp
   LINKS tritium_server_minimax tritium_test_jobs nlohmann_json::nlohmann_json)

@@ -165,7 +165,7 @@ TEST(MinimaxTasks, LinksEnd) {
   options.sign_links = true;
   options.link_seconds = 10;
   const minimax::Links links(folder.path(), options);
-  const std::string url = links.address(request_for("GET", "/"), "task", "bob", 1000);
+  const std::string url = links.address(links.base_of(request_for("GET", "/")), "task", "bob", 1000);
   const auto request = request_for("GET", url.substr(std::string("http://localhost").size()));
   EXPECT_EQ(*links.owner_of(request, "task", 1010), "bob");
   EXPECT_FALSE(links.owner_of(request, "task", 1011).ok());

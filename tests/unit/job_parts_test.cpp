@@ -2,10 +2,13 @@
 #include "base/files.h"
 #include "job/event_hub.h"
 #include "job/job_files.h"
+#include "job/process_facts.h"
 #include "job/retention.h"
 #include "unit/temp_folder.h"
 
-#include <condition_variable>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <atomic>
 
 namespace tritium {
 namespace {
@@ -99,6 +102,23 @@ TEST_F(Files, ResultsAppearInOneStep) {
   EXPECT_EQ(files_->folders(), std::vector<std::string>{"a"});
   files_->remove("a");
   EXPECT_TRUE(files_->folders().empty());
+}
+
+// What workers of a killed server hold is waited for; a process that only has the number of one is left alone.
+TEST_F(Files, OldWorkersAreWaitedFor) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::usleep(200'000);
+    ::_exit(0);
+  }
+  files_->note_worker("worker-0", child);
+  files_->note_worker("worker-1", ::getpid());
+  ASSERT_TRUE(write_file_atomically(folder_.path() / "data" / "workers" / "worker-1", std::to_string(::getpid()) + " 12345").ok());
+  EXPECT_NE(process_start(child), 0u);
+  files_->wait_for_old_workers();
+  EXPECT_EQ(process_start(child), 0u);
+  EXPECT_EQ(::waitpid(child, nullptr, 0), child);
+  EXPECT_FALSE(fs::exists(folder_.path() / "data" / "workers"));
 }
 
 std::shared_ptr<const Job> job_of(const std::string& id, const std::string& owner) {

@@ -60,7 +60,7 @@ struct Transfer {
   }
   bool take(std::string_view piece) {
     if (status == 0) curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
-    if (status != 200) return status / 100 == 3;  // the page of an error is of no use
+    if (status / 100 != 2) return status / 100 == 3;  // the page of an error is of no use
     bytes += piece.size();
     too_large = bytes > limit;
     if (too_large) return false;
@@ -145,7 +145,47 @@ Result<FetchedUrl> fetch_once(CURL* curl, const std::string& url, const UrlPolic
   return out;
 }
 
+struct HeaderList {
+  curl_slist* list = nullptr;
+  explicit HeaderList(const char* line) : list(curl_slist_append(nullptr, line)) {}
+  ~HeaderList() { curl_slist_free_all(list); }
+  HeaderList(const HeaderList&) = delete;
+  HeaderList& operator=(const HeaderList&) = delete;
+};
+
 }  // namespace
+
+Result<std::string> post_json(const std::string& url, const UrlPolicy& policy, const std::string& document, double max_seconds) {
+  constexpr std::uint64_t kMaxAnswer = 64u << 10;
+  const std::string shown = fetch::shown(url);
+  const auto origin = fetch::origin_of(url);
+  if (!origin) return usage(fmt::format("'{}' is not an address that begins with http:// or https://", shown));
+  const CurlHandle handle;
+  const HeaderList headers("Content-Type: application/json");
+  if (handle.curl == nullptr || headers.list == nullptr) return Error{ErrorCode::failure, "libcurl cannot be set up", "", ""};
+  std::string answer;
+  const std::function<Result<void>(std::string_view)> sink = [&](std::string_view piece) -> Result<void> {
+    answer += piece;
+    return {};
+  };
+  Transfer transfer;
+  transfer.listed = is_listed(*origin, policy);
+  transfer.limit = kMaxAnswer;
+  transfer.curl = handle.curl;
+  transfer.sink = &sink;
+  prepare(handle.curl, url, transfer, max_seconds);
+  curl_easy_setopt(handle.curl, CURLOPT_POST, 1L);
+  curl_easy_setopt(handle.curl, CURLOPT_POSTFIELDS, document.c_str());
+  curl_easy_setopt(handle.curl, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(document.size()));
+  curl_easy_setopt(handle.curl, CURLOPT_HTTPHEADER, headers.list);
+  const CURLcode code = curl_easy_perform(handle.curl);
+  curl_easy_getinfo(handle.curl, CURLINFO_RESPONSE_CODE, &transfer.status);
+  if (transfer.status != 0 && transfer.status / 100 != 2)
+    return usage(fmt::format("'{}' was answered with status {}", shown, transfer.status));
+  if (code == CURLE_OPERATION_TIMEDOUT) return usage(fmt::format("'{}' did not answer within {:g} s", shown, max_seconds));
+  if (code != CURLE_OK) return failure_of(code, transfer, shown, policy);
+  return answer;
+}
 
 Result<FetchedUrl> fetch_url(const std::string& url, const UrlPolicy& policy, const std::function<Result<void>(std::string_view)>& sink) {
   const CurlHandle handle;

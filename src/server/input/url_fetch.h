@@ -15,4 +15,8 @@ struct FetchedUrl {
 // Proxies of the environment are not used: they would resolve names themselves. Errors: usage, without a field; those of the sink.
 Result<FetchedUrl> fetch_url(const std::string& url, const UrlPolicy& policy, const std::function<Result<void>(std::string_view)>& sink);
 
+// Sends a JSON document and gives the answer's body, at most 64 KiB of it. Redirects are not followed; addresses are looked at in the same
+// way. Errors: usage, without a field; also for an answer with another status than 200 to 299.
+Result<std::string> post_json(const std::string& url, const UrlPolicy& policy, const std::string& document, double max_seconds);
+
 }  // namespace tritium::server

@@ -39,6 +39,7 @@ struct Creation {
   std::int64_t duration = 5;
   std::optional<std::uint64_t> seed;
   std::string callback_url;
+  std::string link_base;  // in front of the link that a callback brings: "https://host"
   std::vector<Note> notes;
 };
 

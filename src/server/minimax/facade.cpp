@@ -23,7 +23,11 @@ std::int64_t unix_seconds() {
 }
 
 Facade::Facade(JobService& s, const Options& o)
-    : service(s), options(o), files(data_folder(s, o) / "files", o.max_file_bytes, o.keep_files_days), links(data_folder(s, o), o) {}
+    : service(s),
+      options(o),
+      files(data_folder(s, o) / "files", o.max_file_bytes, o.keep_files_days),
+      links(data_folder(s, o), o),
+      callbacks(data_folder(s, o), s, links, o.urls) {}
 
 Result<Job> Facade::task(const std::string& owner, const std::string& id) const {
   auto found = service.get(id, owner);
@@ -47,7 +51,7 @@ std::vector<Job> Facade::tasks(const std::string& owner) const {
 }
 
 std::string Facade::address(const http::HttpRequest& request, const Job& job) const {
-  return job.state == JobState::completed ? links.address(request, job.id, request.owner, unix_seconds()) : std::string();
+  return job.state == JobState::completed ? links.address(links.base_of(request), job.id, request.owner, unix_seconds()) : std::string();
 }
 
 Result<Job> Facade::create(const http::HttpRequest& request, const Creation& creation) {
@@ -61,12 +65,18 @@ Result<Job> Facade::create(const http::HttpRequest& request, const Creation& cre
     if (!file.ok()) return Error{ErrorCode::usage, file.error().message, item.field, file.error().hint};
     return file->path;
   };
+  Creation remembered = creation;
+  if (!creation.callback_url.empty()) {
+    TRITIUM_TRY(callbacks.prove(creation.callback_url));
+    TRITIUM_TRY(callbacks.follow(request.owner));
+    remembered.link_base = links.base_of(request);
+  }
   JobSpec spec;
   TRITIUM_TRY_ASSIGN(spec.request, request_of(creation, resolve));
   spec.owner = request.owner;
   spec.idempotency_key = std::string(request.header("idempotency-key"));
   spec.dialect = "minimax";
-  spec.dialect_data = encode_creation(creation);
+  spec.dialect_data = encode_creation(remembered);
   TRITIUM_TRY_ASSIGN(Submitted submitted, service.submit(spec));
   return std::move(submitted.job);
 }

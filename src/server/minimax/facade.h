@@ -1,6 +1,7 @@
 // What the routes of the dialect share.
 #pragma once
 
+#include "server/minimax/callbacks.h"
 #include "server/minimax/files.h"
 #include "server/minimax/links.h"
 #include "server/minimax/tasks.h"
@@ -14,6 +15,7 @@ struct Facade {
   Options options;
   Files files;
   Links links;
+  Callbacks callbacks;
 
   // A task of this owner. Error: not_found.
   [[nodiscard]] Result<Job> task(const std::string& owner, const std::string& id) const;

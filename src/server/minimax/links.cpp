@@ -88,11 +88,15 @@ std::string Links::signature(const std::string& id, const std::string& owner, co
   return hmac_sha256(key_, fmt::format("{}\n{}\n{}", id, hex_of(owner), expires));
 }
 
-std::string Links::address(const http::HttpRequest& request, const std::string& id, const std::string& owner, std::int64_t now) const {
-  std::string host(request.header("host"));
-  if (host.empty()) host = "localhost";
-  const std::string base = public_url_.empty() ? fmt::format("{}://{}", https_ ? "https" : "http", host) : public_url_;
-  std::string out = fmt::format("{}/v2/download/{}/video.mp4", base, id);
+std::string Links::base_of(const http::HttpRequest& request) const {
+  if (!public_url_.empty()) return public_url_;
+  const std::string host(request.header("host"));
+  const bool https = https_ || request.header("x-forwarded-proto") == "https";  // of a proxy in front
+  return fmt::format("{}://{}", https ? "https" : "http", host.empty() ? "localhost" : host);
+}
+
+std::string Links::address(const std::string& base, const std::string& id, const std::string& owner, std::int64_t now) const {
+  const std::string out = fmt::format("{}/v2/download/{}/video.mp4", base, id);
   if (!signed_) return out;
   const std::string expires = std::to_string(now + seconds_);
   return out + fmt::format("?owner={}&expires={}&signature={}", hex_of(owner), expires, signature(id, owner, expires));

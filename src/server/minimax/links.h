@@ -12,9 +12,10 @@ class Links {
   // Reads or makes the key. Without one (a folder that cannot be written) links are good until the process ends.
   Links(const std::filesystem::path& folder, const Options& options);
 
-  // "http://host:8000/v2/download/ID/video.mp4", with "?owner=...&expires=...&signature=..." where links are signed.
-  [[nodiscard]] std::string address(const http::HttpRequest& request, const std::string& id, const std::string& owner,
-                                    std::int64_t now) const;
+  // What stands in front of links: "http://host:8000", as the request named the server.
+  [[nodiscard]] std::string base_of(const http::HttpRequest& request) const;
+  // "BASE/v2/download/ID/video.mp4", with "?owner=...&expires=...&signature=..." where links are signed.
+  [[nodiscard]] std::string address(const std::string& base, const std::string& id, const std::string& owner, std::int64_t now) const;
 
   // Whose job a request for such an address may see. Error (usage, field "signature"): none, wrong or over.
   [[nodiscard]] Result<std::string> owner_of(const http::HttpRequest& request, const std::string& id, std::int64_t now) const;

@@ -49,6 +49,7 @@ std::string encode_creation(const Creation& c) {
                   {"ratio", c.ratio},
                   {"duration", c.duration},
                   {"callback_url", c.callback_url},
+                  {"link_base", c.link_base},
                   {"notes", notes}});
 }
 
@@ -62,6 +63,7 @@ Creation decode_creation(const std::string& text) {
   out.resolution = text_at(in, "resolution");
   out.ratio = text_at(in, "ratio");
   out.callback_url = text_at(in, "callback_url");
+  out.link_base = text_at(in, "link_base");
   if (in.contains("notes") && in["notes"].is_array())
     for (const Json& n : in["notes"])
       if (n.is_object()) out.notes.push_back({text_at(n, "field"), text_at(n, "from"), text_at(n, "to"), text_at(n, "reason")});

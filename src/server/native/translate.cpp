@@ -41,6 +41,11 @@ Result<Size> size_of_input(const std::filesystem::path& file) {
   return Size{info.video->width, info.video->height};
 }
 
+std::int64_t shorter_square(Size size) {
+  const std::int64_t side = std::min(size.width, size.height);
+  return side * side;
+}
+
 class Translator {
  public:
   Translator(const Sources& sources, Body body) : sources_(sources), fields_(std::move(body.object), body.text) {}
@@ -159,9 +164,8 @@ class Translator {
     const auto ratio = parse_aspect(r.aspect);
     if (!ratio.ok()) return fields_.fail({ErrorCode::usage, ratio.error().message, field, ratio.error().hint});
     if (!r.width) return;
-    constexpr double kRounding = 0.05;
-    const double given = static_cast<double>(*r.width) / static_cast<double>(std::max<std::int64_t>(*r.height, 1));
-    if (std::abs(given / *ratio - 1) > kRounding)
+    const auto width = static_cast<double>(*r.width), height = static_cast<double>(*r.height);
+    if (std::abs(width - height * *ratio) >= kSizeStep && std::abs(height - width / *ratio) >= kSizeStep)
       return fields_.refuse(field, fmt::format("{} contradicts the size {}x{}", r.aspect, *r.width, *r.height), "give one of them");
     r.aspect.clear();
   }
@@ -177,7 +181,7 @@ class Translator {
     if (r.width || !shaped) r.aspect.clear();
   }
 
-  // Another shorter side than the model's own: the size follows from it and the shape, the largest area changing with its square.
+  // The size follows from the shorter side and the shape; the largest area changes with the square of that side.
   void use_short_edge() {
     Request& r = out_.spec.request;
     const std::string field = out_.names["short_edge"];
@@ -190,7 +194,10 @@ class Translator {
     if (edge < kSizeStep || edge > kMaxSide / 4)
       return fields_.refuse(field, fmt::format("{} is out of range; allowed are {} to {}", edge, kSizeStep, kMaxSide / 4));
     const Size own = sources_.default_size;
-    if (edge == std::min(own.width, own.height)) return;
+    // As the released model's canvas, whose longer side is 7/4 of the shorter one, also where the model's own is square.
+    const std::int64_t area =
+        std::max(edge * edge * kCanvasMaxArea / (kCanvasShortEdge * kCanvasShortEdge), edge * edge * own.area() / shorter_square(own));
+    if (edge == std::min(own.width, own.height) && area == own.area()) return;  // as without it
     Size shape = own;
     if (!r.aspect.empty() && r.aspect != "auto") {
       constexpr int kFine = 100000;
@@ -201,8 +208,7 @@ class Translator {
       shape = *size;
     }
     const double ratio = std::clamp(static_cast<double>(shape.width) / shape.height, 1 / kMaxAspectRatio, kMaxAspectRatio);
-    const double scale = static_cast<double>(edge) / std::min(own.width, own.height);
-    const Size canvas = canvas_within(ratio, 1, static_cast<int>(edge), std::llround(static_cast<double>(own.area()) * scale * scale));
+    const Size canvas = canvas_within(ratio, 1, static_cast<int>(edge), area);
     r.width = canvas.width;
     r.height = canvas.height;
     r.aspect.clear();
