@@ -39,7 +39,7 @@ JobWorker::Outcome JobWorker::make_outputs(Job& job, RunControl& control) {
     auto output = service_.files->published(job.id, n);  // by an earlier attempt
     if (!output) {
       job.output = n;
-      const Outcome outcome = make_output(job, n, control);
+      Outcome outcome = make_output(job, n, control);
       if (outcome.kind != Outcome::Kind::done) return outcome;
       continue;
     }

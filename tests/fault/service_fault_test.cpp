@@ -21,6 +21,13 @@ class ServiceFault : public ServiceFixture {
     EXPECT_TRUE(out.ok());
     return out.ok() ? *out : "";
   }
+  // A worker that does something before it begins.
+  void worker_script(const std::string& line) {
+    const fs::path program = folder_.path() / "worker.sh";
+    std::ofstream(program) << "#!/bin/sh\n" << line << "\nexec '" << TRITIUM_BINARY << "' worker\n";
+    fs::permissions(program, fs::perms::owner_all);
+    options_.worker_command = {"/bin/sh", program.string()};
+  }
 };
 
 TEST_F(ServiceFault, AWorkerKilledAtEveryStageCostsOneAttempt) {
@@ -45,6 +52,7 @@ TEST_F(ServiceFault, AWorkerKilledAtEveryStageCostsOneAttempt) {
 // A39: the job in the middle kills every worker that touches it.
 TEST_F(ServiceFault, A39_APoisonJobFailsAndItsNeighboursFinish) {
   options_.max_attempts = 2;
+  worker_script("echo 'the card fell off the bus' >&2");
   start();
   const std::string first = submit(spec(2)).id;
   JobSpec deadly = endless();
@@ -60,6 +68,7 @@ TEST_F(ServiceFault, A39_APoisonJobFailsAndItsNeighboursFinish) {
   EXPECT_EQ(dead.attempt, 2);
   ASSERT_TRUE(dead.error.has_value());
   EXPECT_NE(dead.error->message.find("signal 9"), std::string::npos) << dead.error->message;
+  EXPECT_NE(dead.error->last_words.find("the card fell off the bus"), std::string::npos);
   EXPECT_EQ(finish(third).state, JobState::completed);
   EXPECT_EQ(service_->status().failed["worker died"], 1u);
 }
@@ -79,26 +88,17 @@ TEST_F(ServiceFault, AWorkerThatHangsIsReplacedAndTheJobGoesOn) {
   EXPECT_EQ(job.attempt, stopped ? 2 : 1);
 }
 
-// The last words of a worker are those of the job that it could not do.
-TEST_F(ServiceFault, LastWordsOfAWorker) {
-  options_.max_attempts = 1;
-  // It behaves until it is asked for a clip.
-  const fs::path program =
-      folder_.write("worker.sh", std::string("#!/bin/sh\nif [ -e \"") + (folder_.path() / "die").string() +
-                                     "\" ]; then echo 'the card fell off the bus' >&2; exit 5; fi\nexec " + TRITIUM_BINARY + " worker\n");
-  fs::permissions(program, fs::perms::owner_all);
-  options_.worker_command = {program.string()};
+// No process can be started for a while: jobs wait, and go on when it can.
+TEST_F(ServiceFault, AWorkerThatCannotBeStarted) {
+  const std::string away = (folder_.path() / "away").string();
+  worker_script("[ -e '" + away + "' ] && exit 5");
   start();
-  for (int i = 0; i < 500 && !service_->status().ready; ++i) ::usleep(10'000);
-  const pid_t idle = worker_process();
-  ASSERT_GT(idle, 0);
   EXPECT_EQ(finish(submit(spec()).id).state, JobState::completed);
-  folder_.write("die", "");
+  folder_.write("away", "");
   for (const pid_t child : children_of(::getpid())) ::kill(child, SIGKILL);
-  // Now no worker can be started: jobs wait, and the state says so.
   const auto submitted = service_->submit(spec());
   EXPECT_TRUE(submitted.ok() || submitted.error().code == ErrorCode::busy) << "the planner is gone too";
-  fs::remove(folder_.path() / "die");
+  fs::remove(away);
   EXPECT_EQ(finish(submit(spec()).id).state, JobState::completed) << "it recovers when the cause is gone";
 }
 
