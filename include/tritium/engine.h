@@ -25,8 +25,11 @@ struct EngineOptions {
   // ("text=CPU,dit=GPU0*60+GPU1*40,vae=GPU0"). Empty: the graphics cards and the CPU, each stage where it is fastest.
   std::string device;
   int threads = 0;                     // for CPU work; 0: all usable processors
-  std::string compute = "auto";        // matrices as "f32", "bf16" or by size ("auto": float32 up to 1 GiB per stage)
+  std::string compute = "auto";        // matrices as "f32", "bf16", "int8" or by size and format ("auto": docs/cli.md)
   std::filesystem::path dump_tensors;  // if not empty, every named intermediate is written there
+  // If not empty: after each request, where the time of all nodes so far went, as a trace for Chrome or Perfetto in this file, and as a
+  // table in the file of this name with ".txt" behind it. Requests then run one at a time, and nothing is taken from a cache.
+  std::filesystem::path profile;
   // Single parts instead of what is found in the model's folder: files, or folders with one part.
   std::filesystem::path dit, text_encoder, video_vae, audio_vae, tokenizer;
   // "DEVICE=GiB", or a number for all; empty: what is free less a reserve. What does not fit is streamed, with the same results.

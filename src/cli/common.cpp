@@ -60,8 +60,9 @@ void add_model_options(CLI::App& app, ModelOptions& o) {
                  "when absent")
       ->envname("TRITIUM_DEVICE");
   app.add_option("--threads", o.threads, "CPU threads; 0 = all usable processors")->check(between(0, 4096))->envname("TRITIUM_THREADS");
-  app.add_option("--compute", o.compute, "Matrices as f32 or bf16; auto = f32 up to 1 GiB per stage")
-      ->check(CLI::IsMember({"auto", "f32", "bf16"}))
+  app.add_option("--compute", o.compute,
+                 "Matrices as f32, bf16 or int8 (rotated integer formats as integers); auto = f32 up to 1 GiB per stage, else int8 or bf16")
+      ->check(CLI::IsMember({"auto", "f32", "bf16", "int8"}))
       ->envname("TRITIUM_COMPUTE");
   app.add_option("--memory-budget", o.memory_budgets,
                  "Memory to use: DEVICE=GiB, may be repeated, or GiB for every device; what is free less a reserve when absent")
@@ -72,6 +73,8 @@ void add_model_options(CLI::App& app, ModelOptions& o) {
   app.add_option("--cache-dir", o.cache_dir, "Folder for the encodings of prompts; below ~/.cache when absent, 'none' for no folder")
       ->envname("TRITIUM_CACHE_DIR");
   app.add_option("--dump-tensors", o.dump_tensors, "Write every named intermediate as safetensors into this folder")->check(not_empty());
+  app.add_option("--profile", o.profile, "Write where the time went: a trace for Perfetto as FILE, a table as FILE.txt")
+      ->check(not_empty());
 }
 
 fs::path demo_model() {
@@ -97,6 +100,7 @@ Result<EngineOptions> engine_options(const ModelOptions& o, bool quiet, bool ref
     options.cache_folder = fs::path(o.cache_dir) / "text";
   }
   options.dump_tensors = o.dump_tensors;
+  options.profile = o.profile;
   options.dit = o.dit;
   options.text_encoder = o.text_encoder;
   options.video_vae = o.video_vae;

@@ -17,6 +17,7 @@ Runner add_inspect(CLI::App& app);
 Runner add_devices(CLI::App& app);
 Runner add_rpc_server(CLI::App& app);
 Runner add_doctor(CLI::App& app);
+Runner add_bench(CLI::App& app);
 Runner add_convert(CLI::App& app);
 Runner add_fetch(CLI::App& app);
 Runner add_verify(CLI::App& app);
@@ -37,7 +38,7 @@ int fail(const Error& error);
 
 // Options of every command that opens a model.
 struct ModelOptions {
-  std::string model, device, compute = "auto", dump_tensors;
+  std::string model, device, compute = "auto", dump_tensors, profile;
   int threads = 0;
   std::vector<std::string> memory_budgets;
   std::string cache_dir;

@@ -82,6 +82,7 @@ int main(int argc, char** argv) {
                                    {"convert", "Write a model in another format, pruned or with LoRAs folded in", add_convert},
                                    {"devices", "List the compute devices", add_devices},
                                    {"doctor", "Check what this machine computes, and how fast", add_doctor},
+                                   {"bench", "Measure whole runs, stage by stage", add_bench},
                                    {"synth", "For developers: a model of any size with random weights", add_synth, /*hidden=*/true},
                                    {"rpc-server", "Lend a device to other processes", add_rpc_server, /*hidden=*/true},
                                    {"worker", "For other programs: compute what is asked over a stream", add_worker, /*hidden=*/true}};

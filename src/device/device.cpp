@@ -202,7 +202,8 @@ Result<std::unique_ptr<Device>> Device::open(const std::string& name, int thread
     }
     device->scheduler_ = device->make_scheduler();
     if (device->scheduler_ == nullptr) return device_error("the scheduler could not be created");
-    if (device->info_.description.starts_with(kSoftwareVulkan)) device->compute_node_by_node();
+    device->node_by_node_ = device->info_.description.starts_with(kSoftwareVulkan);
+    if (device->node_by_node_) device->compute_node_by_node();
     return {};
   }));
   device->set_threads_ = backends::function<ggml_backend_set_n_threads_t>(cpu, "ggml_backend_set_n_threads");
@@ -220,6 +221,7 @@ void Device::release_working_memory() {
   if (working_bytes() == 0) return;
   ggml_backend_sched_free(scheduler_);
   scheduler_ = make_scheduler();
+  if (node_by_node_ || profile_ != nullptr) compute_node_by_node();
 }
 
 Device::~Device() {
@@ -281,12 +283,26 @@ Result<void> Device::allocate(ggml_cgraph* graph, const std::string& scope, std:
 // first use of each. Waiting after every node costs such a device nothing.
 void Device::compute_node_by_node() {
   ggml_backend_sched_set_eval_callback(
-      scheduler_,
-      [](ggml_tensor*, bool ask, void* device) {
-        const CancelToken* cancel = static_cast<const Device*>(device)->cancel_;
-        return ask || cancel == nullptr || !cancel->cancelled();
-      },
-      this);
+      scheduler_, [](ggml_tensor* node, bool ask, void* device) { return static_cast<Device*>(device)->after_node(node, ask); }, this);
+}
+
+// Asked before each node, told after it. False afterwards stops the graph.
+bool Device::after_node(ggml_tensor* node, bool ask) {
+  if (ask) {
+    node_start_ = monotonic_seconds();
+    return true;
+  }
+  if (profile_ != nullptr && !is_view(node)) profile_->add(scope_, node, node_start_, monotonic_seconds() - node_start_);
+  return cancel_ == nullptr || !cancel_->cancelled();
+}
+
+void Device::set_profile(Profile* profile) {
+  const auto guard = lock();
+  profile_ = profile;
+  if (profile != nullptr)
+    compute_node_by_node();
+  else if (!node_by_node_)
+    ggml_backend_sched_set_eval_callback(scheduler_, nullptr, nullptr);
 }
 
 Result<void> Device::run(ggml_cgraph* graph, double custom_operations, const CancelToken* cancel) {

@@ -3,6 +3,7 @@
 
 #include "base/cancel.h"
 #include "device/abort_report.h"
+#include "device/profile.h"
 #include "device/rpc.h"
 
 #include <ggml-backend.h>
@@ -92,6 +93,9 @@ class Device {
   void set_observer(TensorObserver observer) { observer_ = std::move(observer); }
   [[nodiscard]] const TensorObserver& observer() const { return observer_; }
 
+  // Times every node into `profile`, which outlives its use; null: no more. Waiting for each costs some time itself.
+  void set_profile(Profile* profile);
+
   // Gives the scratch memory back; the next graph allocates it anew. Results of earlier graphs are gone.
   void release_working_memory();
 
@@ -108,6 +112,7 @@ class Device {
   Result<void> place(ggml_cgraph* graph, const std::string& scope, std::span<ggml_tensor* const> inputs);
   Result<void> compute(ggml_cgraph* graph);
   void compute_node_by_node();
+  bool after_node(ggml_tensor* node, bool ask);
 
   DeviceInfo info_;
   mutable std::recursive_mutex mutex_;
@@ -121,6 +126,9 @@ class Device {
   void (*set_threads_)(ggml_backend_t, int) = nullptr;
   void (*set_abort_callback_)(ggml_backend_t, ggml_abort_callback, void*) = nullptr;
   TensorObserver observer_;
+  bool node_by_node_ = false;
+  Profile* profile_ = nullptr;
+  double node_start_ = 0;
   const CancelToken* cancel_ = nullptr;                                    // of the running graph
   std::string scope_;                                                      // of the allocated graph
   std::map<std::pair<std::string, std::string>, std::int64_t> fallbacks_;  // scope and operation

@@ -2,9 +2,33 @@
 
 #include "base/try.h"
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <limits>
 
 namespace tritium {
+namespace {
+
+constexpr std::int64_t kWatchParts = 64;
+
+// dst[part]: NaN if a value of that part of the source is not finite, else 0.
+void run_watch(ggml_tensor* dst, int task, int tasks, void*) {
+  constexpr std::uint32_t kExponent = 0x7F800000u;
+  const std::int64_t parts = dst->ne[0], count = ggml_nelements(dst->src[0]);
+  const auto* words = static_cast<const std::uint8_t*>(dst->src[0]->data);
+  for (std::int64_t part = task; part < parts; part += tasks) {
+    bool bad = false;
+    for (std::int64_t i = count * part / parts; i < count * (part + 1) / parts; ++i) {
+      std::uint32_t bits;
+      std::memcpy(&bits, words + i * 4, sizeof(bits));
+      bad |= (bits & kExponent) == kExponent;
+    }
+    static_cast<float*>(dst->data)[part] = bad ? std::numeric_limits<float>::quiet_NaN() : 0.0f;
+  }
+}
+
+}  // namespace
 
 Graph::Graph(Device& device, std::string scope, std::size_t max_nodes)
     : device_(device),
@@ -60,7 +84,14 @@ ggml_tensor* Graph::output(const std::string& name, ggml_tensor* tensor) {
 void Graph::effect(ggml_tensor* tensor) { ggml_build_forward_expand(graph_, tensor); }
 
 void Graph::watch(ggml_tensor* tensor) {
-  ggml_tensor* sum = ggml_sum(context_.get(), tensor);
+  ggml_tensor* sum;
+  if (device_.fast_kernels() && tensor->type == GGML_TYPE_F32 && ggml_is_contiguous(tensor)) {
+    const std::int64_t parts = std::min(kWatchParts, ggml_nelements(tensor));
+    const auto tasks = static_cast<int>(std::min<std::int64_t>(parts, device_.threads()));
+    sum = ggml_custom_4d(context_.get(), GGML_TYPE_F32, parts, 1, 1, 1, &tensor, 1, run_watch, tasks, nullptr);
+  } else {
+    sum = ggml_sum(context_.get(), tensor);
+  }
   ggml_set_output(sum);
   ggml_build_forward_expand(graph_, sum);
   watched_.push_back(sum);
@@ -79,7 +110,7 @@ Result<void> Graph::run(const CancelToken* cancel) {
     device_.observer()(name, std::span(tensor->ne, GGML_MAX_DIMS), values);
   }
   for (const ggml_tensor* sum : watched_)
-    if (!std::isfinite(read(sum).front()))
+    if (const std::vector<float> values = read(sum); !std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); }))
       return Error{ErrorCode::rejected, "values that are not finite (NaN or infinity) appeared in " + scope_, "",
                    "damaged weights or an unsuitable device: download the model again, or try '--device CPU'"};
   return {};

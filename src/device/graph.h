@@ -65,7 +65,7 @@ class Graph {
   ggml_cgraph* graph_;
   std::vector<Upload> uploads_;
   std::vector<std::pair<std::string, ggml_tensor*>> observed_;
-  std::vector<ggml_tensor*> watched_;  // sums: not finite if any term is not
+  std::vector<ggml_tensor*> watched_;  // sums, whole or of parts: not finite if any term is not
   std::vector<std::shared_ptr<void>> kept_;
   double custom_operations_ = 0;
   std::unique_lock<std::recursive_mutex> lock_;

@@ -138,6 +138,7 @@ WeightMatrix ParamLoader::packed_matrix(const std::string& name, std::int64_t ou
   item.filling = Filling::packed;
   matrix.packed = item.packed = std::make_shared<PackedRows>(in);
   matrix.product = is(first, DType::f16) ? MatrixPrecision::f32 : policy_.precision;
+  if (matrix.product == MatrixPrecision::int8 && !PackedRows::meant_for_integers(item.source)) matrix.product = MatrixPrecision::bf16;
   for (const LogicalTensor* source : item.source.sources) table_bytes_ += source->bytes - source->stored->bytes;
   add_factors(name, out, in, item, matrix);
   const std::int64_t row_bytes = static_cast<std::int64_t>(first.stored->bytes) / first.shape[0];

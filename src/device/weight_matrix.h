@@ -11,7 +11,13 @@ namespace tritium {
 enum class MatrixPrecision {
   f32,   // everything widened: small models, exact tests
   bf16,  // inputs and weights as bfloat16, accumulated in float32
+  // As bf16, but rotated integer formats (PackedRows::meant_for_integers) are multiplied as integers with inputs of 8 bits, one scale a
+  // row, as their reference does. The sums are exact.
+  int8,
 };
+inline const char* precision_name(MatrixPrecision p) {
+  return p == MatrixPrecision::f32 ? "f32" : p == MatrixPrecision::bf16 ? "bf16" : "int8";
+}
 
 // How quantized matrices are kept.
 enum class MatrixForm {

@@ -47,7 +47,8 @@ std::vector<double> expected_head(const Shape& s, const float* q, const Inputs& 
   return out;
 }
 
-Result<Comparison> compare(Bench& bench, const Shape& s, const Inputs& in, double tolerance) {
+Result<Comparison> compare(Bench& bench, const Shape& s, const Inputs& in, double tolerance,
+                           MatrixPrecision precision = MatrixPrecision::f32) {
   ggml_tensor* q = nullptr;
   if (in.q_values.empty()) {
     TRITIUM_TRY_ASSIGN(q, bench.tensor({s.head_dim, s.heads, s.rows}, in.q));
@@ -58,7 +59,7 @@ Result<Comparison> compare(Bench& bench, const Shape& s, const Inputs& in, doubl
   TRITIUM_TRY_ASSIGN(ggml_tensor * v, bench.tensor({s.head_dim, s.kv_heads, s.keys}, in.v));
   const auto scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(s.head_dim)));
   TRITIUM_TRY_ASSIGN(const std::vector<float> y, bench.run([&](Graph& graph) {
-    return bench.operations().attention(graph, q, k, v, scale, s.mask, ops::kMaxAttentionScores);
+    return bench.operations().attention(graph, q, k, v, scale, s.mask, ops::kMaxAttentionScores, precision);
   }));
   Comparison out;
   for (const std::int64_t row : picked(s.rows, kRowsChecked))
@@ -76,6 +77,8 @@ Result<Comparison> compare(Bench& bench, const Shape& s, const Inputs& in, doubl
 constexpr double kOrdinary = 5e-6, kLarge = 1e-3;
 
 Result<Comparison> ordinary(Bench& bench, const Shape& s) { return compare(bench, s, Inputs(1, 11), kOrdinary); }
+// Rounding of what is multiplied to bfloat16: of values within 1, and through scores within 1 of their differences.
+Result<Comparison> narrow(Bench& bench, const Shape& s) { return compare(bench, s, Inputs(1, 12), 0x1p-8, MatrixPrecision::bf16); }
 Result<Comparison> large(Bench& bench, const Shape& s) { return compare(bench, s, Inputs(500, 21), kLarge); }
 
 // Large scores whose differences are ordinary: every query has one feature of 500 that meets ordinary ones of the keys.
@@ -118,6 +121,7 @@ std::vector<Probe> attention_probes() {
   std::vector<Probe> out;
   const auto causal = ops::AttentionMask::causal;
   add(out, "transformer", {128, 56, 56, 3, 2017}, ordinary);
+  add(out, "transformer beside bfloat16 matrices", {128, 56, 56, 3, 2017}, narrow);
   add(out, "values up to 500", {128, 56, 56, 3, 2017}, large);
   add(out, "one feature of 500", {128, 8, 8, 65, 2017}, outlier_feature);
   const Shape text{128, 64, 8, 600, 600, causal};

@@ -54,7 +54,8 @@ Result<Comparison> check_attention(Bench& bench) {
   const double scale = 1 / std::sqrt(static_cast<double>(kHeadDim));
   TRITIUM_TRY_ASSIGN(const std::vector<float> y, bench.run([&](Graph& graph) {
     return bench.operations().attention(graph, part(graph, tensor, 0), part(graph, tensor, 1), part(graph, tensor, 2),
-                                        static_cast<float>(scale), ops::AttentionMask::none, ops::kMaxAttentionScores);
+                                        static_cast<float>(scale), ops::AttentionMask::none, ops::kMaxAttentionScores,
+                                        MatrixPrecision::f32);
   }));
   const auto at = [&](std::int64_t row, std::int64_t index, std::int64_t head) {
     return values.at(row * kWidth + index * kInner + head * kHeadDim);

@@ -4,6 +4,7 @@
 #include "base/hash.h"
 #include "base/system.h"
 #include "base/try.h"
+#include "job/process_facts.h"
 #include "job/stored_job.h"
 
 #include <fcntl.h>
@@ -13,6 +14,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <csignal>
+#include <fstream>
 
 namespace tritium {
 namespace fs = std::filesystem;
@@ -32,7 +35,8 @@ std::error_code flush(const fs::path& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return {errno, std::generic_category()};
   std::error_code out;
-  if (::fsync(fd) != 0) out = {errno, std::generic_category()};
+  // Some file systems cannot flush folders.
+  if (::fsync(fd) != 0 && errno != EINVAL) out = {errno, std::generic_category()};
   ::close(fd);
   return out;
 }
@@ -76,7 +80,8 @@ Result<JobOutput> describe(const fs::path& folder) {
 Result<std::unique_ptr<JobFiles>> JobFiles::open(const fs::path& data) {
   std::error_code code;
   for (const fs::path& folder : {data, data / "jobs", data / "spool"}) {
-    fs::create_directories(folder, code);
+    // What people ask for concerns nobody else. A folder that was there is its owner's to open or close.
+    if (fs::create_directories(folder, code)) fs::permissions(folder, fs::perms::owner_all, code);
     if (code)
       return Error{ErrorCode::failure, fmt::format("the data folder '{}' cannot be made: {}", folder.string(), code.message()), "data",
                    "choose another one with --data"};
@@ -102,6 +107,28 @@ Result<std::unique_ptr<JobFiles>> JobFiles::open(const fs::path& data) {
 }
 
 JobFiles::~JobFiles() { ::close(lock_); }
+
+void JobFiles::note_worker(const std::string& name, int pid) const {
+  std::error_code ignored;
+  fs::create_directories(data_ / "workers", ignored);
+  std::ofstream(data_ / "workers" / name) << pid << ' ' << process_start(pid);
+}
+
+void JobFiles::wait_for_old_workers() const {
+  constexpr double kSecondsUntilKill = 3, kSecondsAtMost = 10;
+  const double begun = monotonic_seconds();
+  std::error_code code;
+  for (const auto& entry : fs::directory_iterator(data_ / "workers", code)) {
+    int pid = 0;
+    std::uint64_t start = 0;
+    if (!(std::ifstream(entry.path()) >> pid >> start) || pid <= 1 || start == 0) continue;
+    for (double waited = 0; process_start(pid) == start && waited < kSecondsAtMost; waited = monotonic_seconds() - begun) {
+      if (waited > kSecondsUntilKill) ::kill(pid, SIGKILL);
+      ::usleep(20'000);
+    }
+  }
+  fs::remove_all(data_ / "workers", code);
+}
 
 fs::path JobFiles::checkpoint(const std::string& id, int output) const { return folder(id) / "checkpoint" / std::to_string(output); }
 

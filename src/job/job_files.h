@@ -2,6 +2,7 @@
 //
 //   lock                          held while a service uses the folder
 //   jobs.db                       the store
+//   workers/NAME                  number and start of a worker's process
 //   spool/                        uploads on their way; emptied at the start
 //   jobs/ID/job.json              a copy of the job, for a database that was lost
 //   jobs/ID/inputs/NAME           the files that the request names
@@ -27,6 +28,11 @@ class JobFiles {
 
   [[nodiscard]] std::filesystem::path database() const { return data_ / "jobs.db"; }
   [[nodiscard]] std::filesystem::path checkpoint(const std::string& id, int output) const;
+
+  // Workers of a server that was killed end by themselves, but what they hold is free only then. Waits for that, and ends those that do
+  // not.
+  void wait_for_old_workers() const;
+  void note_worker(const std::string& name, int pid) const;
 
   // Makes the folder of a job with links to or copies of the request's files, whose names are changed to these. On error nothing is left.
   // Errors: usage naming the field (a file cannot be read), busy (disk full, not writable).

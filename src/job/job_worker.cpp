@@ -112,6 +112,7 @@ bool JobWorker::be_ready() {
   isolation.command = service_.options.worker_command;
   isolation.stall_seconds = service_.options.stall_seconds;
   isolation.on_start = [this](int pid) {
+    service_.files->note_worker(name_, pid);
     const std::lock_guard lock(mutex_);
     pid_ = pid;
   };

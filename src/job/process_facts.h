@@ -13,4 +13,7 @@ ProcessMemory process_memory(int pid);
 // The peak counts from now on. Not possible everywhere; then it counts from the beginning of the process.
 void reset_peak_memory(int pid);
 
+// When a process began, in the system's own units; with its number it names one process for ever. 0: there is none, or it is over.
+std::uint64_t process_start(int pid);
+
 }  // namespace tritium

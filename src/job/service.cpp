@@ -171,7 +171,12 @@ Result<Job> LocalJobService::cancel(const std::string& id, const std::string& ow
 
 Result<Job> LocalJobService::remove(const std::string& id, const std::string& owner) {
   TRITIUM_TRY_ASSIGN(Job job, cancel(id, owner));
+  constexpr std::chrono::seconds kLongestWait{60};
+  const auto begun = std::chrono::steady_clock::now();
   while (!is_terminal(job.state)) {
+    if (std::chrono::steady_clock::now() - begun > kLongestWait)
+      return Error{ErrorCode::busy, fmt::format("job '{}' is being cancelled, but its worker has not let go yet", id), "",
+                   "try again later"};
     if (state_.over) return Error{ErrorCode::busy, "the service is shutting down", "", "try again when it is back"};
     constexpr std::chrono::milliseconds kBetweenLooks{500};
     TRITIUM_TRY_ASSIGN(job, wait(id, owner, kBetweenLooks));

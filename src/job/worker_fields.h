@@ -19,6 +19,7 @@ void list(auto&& field, Of<EngineOptions> auto& o) {
   field("threads", o.threads);
   field("compute", o.compute);
   field("dump_tensors", o.dump_tensors);
+  field("profile", o.profile);
   field("dit", o.dit);
   field("text_encoder", o.text_encoder);
   field("video_vae", o.video_vae);

@@ -1,11 +1,54 @@
 #include "ops/attention.h"
 
+#include "kernels/cpu/attention.h"
+
 #include <algorithm>
 
 namespace tritium::ops {
+namespace {
+
+cpu::Attention::View view_of(const ggml_tensor* t) {
+  return {static_cast<const float*>(t->data), static_cast<std::int64_t>(t->nb[1] / sizeof(float)),
+          static_cast<std::int64_t>(t->nb[2] / sizeof(float))};
+}
+
+// Sources: keys, values.
+void run_pack(ggml_tensor* dst, int thread, int threads, void* user_data) {
+  static_cast<const cpu::Attention*>(user_data)->pack(thread, threads, view_of(dst->src[0]), view_of(dst->src[1]),
+                                                      static_cast<std::uint8_t*>(dst->data));
+}
+
+// Sources: queries, packed keys and values.
+void run_attention(ggml_tensor* dst, int thread, int threads, void* user_data) {
+  static_cast<const cpu::Attention*>(user_data)->compute(
+      thread, threads, view_of(dst->src[0]), static_cast<const std::uint8_t*>(dst->src[1]->data), static_cast<float*>(dst->data));
+}
+
+ggml_tensor* fast_attention(Graph& graph, ggml_tensor* q, ggml_tensor* k, ggml_tensor* v, float scale, AttentionMask mask,
+                            MatrixPrecision precision) {
+  ggml_context* context = graph.context();
+  for (ggml_tensor** each : {&q, &k, &v})
+    if ((*each)->nb[0] != sizeof(float)) *each = ggml_cont(context, *each);
+  const cpu::Attention::Shape shape{q->ne[0], q->ne[1], k->ne[1], q->ne[2], k->ne[2], scale, mask == AttentionMask::causal};
+  const cpu::Isa isa = *cpu::usable_isas().begin();
+  const bool narrow = precision != MatrixPrecision::f32 && cpu::attention_available(isa, cpu::AttentionType::bf16);
+  const auto* kernel = graph.keep(cpu::Attention(shape, narrow ? cpu::AttentionType::bf16 : cpu::AttentionType::f32, isa));
+  auto* user_data = const_cast<cpu::Attention*>(kernel);
+  const int threads = graph.device().threads();
+  ggml_tensor* sources[] = {k, v};
+  ggml_tensor* packed = ggml_custom_4d(context, GGML_TYPE_I8, static_cast<std::int64_t>(kernel->packed_bytes()), 1, 1, 1, sources, 2,
+                                       run_pack, std::min(threads, kernel->pack_units()), user_data);
+  graph.add_work((mask == AttentionMask::causal ? 2.0 : 4.0) * static_cast<double>(ggml_nelements(q)) * static_cast<double>(shape.keys));
+  ggml_tensor* arguments[] = {q, packed};
+  return ggml_custom_4d(context, GGML_TYPE_F32, shape.head_dim * shape.heads, shape.rows, 1, 1, arguments, 2, run_attention,
+                        std::min(threads, kernel->units()), user_data);
+}
+
+}  // namespace
 
 ggml_tensor* attention(Graph& graph, ggml_tensor* q, ggml_tensor* k, ggml_tensor* v, float scale, AttentionMask mask,
-                       std::int64_t max_scores) {
+                       std::int64_t max_scores, MatrixPrecision precision) {
+  if (graph.device().fast_kernels()) return fast_attention(graph, q, k, v, scale, mask, precision);
   ggml_context* context = graph.context();
   const std::int64_t head_dim = q->ne[0], heads = q->ne[1], rows = q->ne[2], keys = k->ne[2];
   ggml_tensor* q_by_head = ggml_permute(context, q, 0, 2, 1, 3);                      // [head_dim, rows, heads]

@@ -1,5 +1,7 @@
 #include "ops/linear.h"
 
+#include "kernels/cpu/four_bit.h"
+#include "kernels/cpu/int8_matmul.h"
 #include "kernels/cpu/packed_matmul.h"
 #include "ops/rotation.h"
 
@@ -46,13 +48,42 @@ ggml_tensor* fast_product(Graph& graph, ggml_tensor* w, ggml_tensor* x, ggml_ten
 }
 
 ggml_tensor* packed_product(Graph& graph, const WeightMatrix& weight, ggml_tensor* x, ggml_tensor* bias) {
-  const bool narrow = weight.product == MatrixPrecision::bf16;
+  const bool narrow = weight.product != MatrixPrecision::f32;
   if (narrow) x = ggml_cast(graph.context(), x, GGML_TYPE_BF16);
   cpu::PackedMatmul kernel(weight.packed, ggml_nrows(x), narrow ? cpu::MatmulType::bf16 : cpu::MatmulType::f32, bias != nullptr,
                            !graph.device().fast_kernels());
   graph.add_work(product_operations(x, weight.out(), weight.in()));
   const int panels = kernel.panels();
   return product_node(graph, x, weight.values, bias, weight.out(), run_packed_matmul, panels, graph.keep(std::move(kernel)));
+}
+
+void run_quantize(ggml_tensor* dst, int thread, int threads, void* user_data) {
+  static_cast<const cpu::Int8Rows*>(user_data)->quantize(thread, threads, static_cast<const float*>(dst->src[0]->data),
+                                                         static_cast<std::uint8_t*>(dst->data));
+}
+// Sources: quantized rows, stored rows, row scale, and, if present, the bias.
+void run_int8_matmul(ggml_tensor* dst, int thread, int threads, void* user_data) {
+  const auto data = [dst](int i) { return dst->src[i] != nullptr ? dst->src[i]->data : nullptr; };
+  static_cast<const cpu::Int8Matmul*>(user_data)->compute(thread, threads, static_cast<const std::uint8_t*>(data(0)),
+                                                          static_cast<const std::uint8_t*>(data(1)), static_cast<const float*>(data(2)),
+                                                          static_cast<const float*>(data(3)), static_cast<float*>(dst->data));
+}
+
+// The whole layer, from the input as it is to the bias.
+ggml_tensor* int8_linear(Graph& graph, const WeightMatrix& weight, ggml_tensor* x, ggml_tensor* bias) {
+  ggml_context* context = graph.context();
+  if (!ggml_is_contiguous(x)) x = ggml_cont(context, x);
+  const int threads = graph.device().threads();
+  auto* rows = graph.keep(cpu::Int8Rows(ggml_nrows(x), weight.in(), weight.rotation, !graph.device().fast_kernels()));
+  const auto decode = [packed = weight.packed](std::int64_t begin, std::int64_t end, const std::uint8_t* stored, std::int64_t stride,
+                                               std::int8_t* out) { cpu::decode_integers(*packed, begin, end, stored, stride, out); };
+  auto* product = graph.keep(cpu::Int8Matmul(weight.out(), decode, *rows));
+  ggml_tensor* quantized = ggml_custom_4d(context, GGML_TYPE_I8, static_cast<std::int64_t>(rows->bytes()), 1, 1, 1, &x, 1, run_quantize,
+                                          std::min(rows->units(), threads), rows);
+  graph.add_work(product_operations(x, weight.out(), weight.in()));
+  ggml_tensor* arguments[] = {quantized, weight.values, weight.row_scale, bias};
+  return ggml_custom_4d(context, GGML_TYPE_F32, weight.out(), x->ne[1], x->ne[2], x->ne[3], arguments, bias != nullptr ? 4 : 3,
+                        run_int8_matmul, std::min(product->units(), threads), product);
 }
 
 // U · x + b, without the factors beside U.
@@ -81,17 +112,28 @@ ggml_tensor* product(Graph& graph, const WeightMatrix& weight, ggml_tensor* x, g
 ggml_tensor* linear(Graph& graph, const Linear& layer, ggml_tensor* x) {
   ggml_context* context = graph.context();
   const WeightMatrix& weight = layer.weight;
-  ggml_tensor* input = weight.column_factor != nullptr ? ggml_mul(context, x, weight.column_factor) : x;
-  if (weight.rotation != 0) input = rotate_groups(graph, input, weight.rotation);
-  ggml_tensor* y;
-  if (weight.row_scale == nullptr) {
-    y = product(graph, weight, input, layer.bias);
+  ggml_tensor* y = nullptr;
+  if (weight.packed && weight.product == MatrixPrecision::int8 && weight.row_scale != nullptr) {
+    y = int8_linear(graph, weight, x, layer.bias);
   } else {
-    y = ggml_mul(context, product(graph, weight, input, nullptr), weight.row_scale);
-    if (layer.bias != nullptr) y = ggml_add(context, y, layer.bias);
+    ggml_tensor* input = weight.column_factor != nullptr ? ggml_mul(context, x, weight.column_factor) : x;
+    if (weight.rotation != 0) input = rotate_groups(graph, input, weight.rotation);
+    if (weight.row_scale == nullptr) {
+      y = product(graph, weight, input, layer.bias);
+    } else {
+      y = ggml_mul(context, product(graph, weight, input, nullptr), weight.row_scale);
+      if (layer.bias != nullptr) y = ggml_add(context, y, layer.bias);
+    }
   }
   if (layer.lora_down == nullptr) return y;
   return ggml_add(context, y, product(graph, layer.lora_up, product(graph, layer.lora_down, x, nullptr), nullptr));
+}
+
+bool fast_int8_products() { return cpu::fast_int8(); }
+
+MatrixPrecision product_precision(const Linear& layer) {
+  if (layer.weight.packed) return layer.weight.product;
+  return layer.weight.values->type == GGML_TYPE_BF16 ? MatrixPrecision::bf16 : MatrixPrecision::f32;
 }
 
 ggml_tensor* matmul(Graph& graph, ggml_tensor* a, ggml_tensor* b) {

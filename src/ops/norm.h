@@ -24,6 +24,10 @@ struct Modulation {
 // x·(1 + scale) + shift with chunks `scale_chunk` and `shift_chunk` of the table.
 ggml_tensor* modulate(Graph& graph, ggml_tensor* x, const Modulation& modulation, int shift_chunk, int scale_chunk);
 
+// Both in one: rms_norm(x)·(1 + scale) + shift.
+ggml_tensor* modulated_rms_norm(Graph& graph, ggml_tensor* x, ggml_tensor* weight, float eps, const Modulation& modulation, int shift_chunk,
+                                int scale_chunk);
+
 // residual + gate·y with chunk `gate_chunk`.
 ggml_tensor* gated_add(Graph& graph, ggml_tensor* residual, ggml_tensor* y, const Modulation& modulation, int gate_chunk);
 

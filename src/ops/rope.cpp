@@ -1,8 +1,50 @@
 #include "ops/rope.h"
 
+#include "kernels/cpu/rows.h"
+#include "ops/norm.h"
+
+#include <algorithm>
 #include <cmath>
 
 namespace tritium::ops {
+namespace {
+
+struct HeadTask {
+  float eps = -1;  // below 0: no normalisation
+  bool weight = false, rotation = false;
+};
+
+// Sources: x, then what the task says of weight, cosines and sines.
+void run_heads(ggml_tensor* dst, int task, int tasks, void* user_data) {
+  const HeadTask& t = *static_cast<const HeadTask*>(user_data);
+  const ggml_tensor *x = dst->src[0], *weight = t.weight ? dst->src[1] : nullptr;
+  const ggml_tensor* cos = t.rotation ? dst->src[t.weight ? 2 : 1] : nullptr;
+  const ggml_tensor* sin = t.rotation ? dst->src[t.weight ? 3 : 2] : nullptr;
+  const std::int64_t pairs = cos != nullptr ? cos->ne[0] : 0, rows = dst->ne[2];
+  const auto at = [](const ggml_tensor* tensor, std::size_t bytes) {
+    return reinterpret_cast<const float*>(static_cast<const std::uint8_t*>(tensor->data) + bytes);
+  };
+  for (std::int64_t row = rows * task / tasks; row < rows * (task + 1) / tasks; ++row)
+    for (std::int64_t head = 0; head < dst->ne[1]; ++head) {
+      const auto r = static_cast<std::size_t>(row), h = static_cast<std::size_t>(head);
+      cpu::row_functions().norm_rotate(at(x, r * x->nb[2] + h * x->nb[1]), weight != nullptr ? at(weight, 0) : nullptr,
+                                       cos != nullptr ? at(cos, r * cos->nb[2]) : nullptr,
+                                       sin != nullptr ? at(sin, r * sin->nb[2]) : nullptr, pairs, dst->ne[0], t.eps,
+                                       static_cast<float*>(dst->data) + (row * dst->ne[1] + head) * dst->ne[0]);
+    }
+}
+
+ggml_tensor* fast_heads(Graph& graph, ggml_tensor* x, ggml_tensor* weight, float eps, const RotaryTable* table) {
+  if (x->nb[0] != sizeof(float)) x = ggml_cont(graph.context(), x);
+  std::vector<ggml_tensor*> sources = {x};
+  if (weight != nullptr) sources.push_back(weight);
+  if (table != nullptr) sources.insert(sources.end(), {table->cos, table->sin});
+  const auto tasks = static_cast<int>(std::min<std::int64_t>(graph.device().threads(), x->ne[2]));
+  return ggml_custom_4d(graph.context(), GGML_TYPE_F32, x->ne[0], x->ne[1], x->ne[2], 1, sources.data(), static_cast<int>(sources.size()),
+                        run_heads, tasks, graph.keep(HeadTask{eps, weight != nullptr, table != nullptr}));
+}
+
+}  // namespace
 
 RotaryValues rotary_values(std::span<const float> angles) {
   RotaryValues out{std::vector<float>(angles.size()), std::vector<float>(angles.size())};
@@ -19,7 +61,15 @@ RotaryTable rotary_table(Graph& graph, std::span<const float> angles, std::int64
   return {graph.input("rope_cos", values.cos, {pairs, 1, rows}), graph.input("rope_sin", values.sin, {pairs, 1, rows})};
 }
 
+ggml_tensor* normalised_heads(Graph& graph, ggml_tensor* x, ggml_tensor* weight, float eps, const RotaryTable* table) {
+  if (graph.device().fast_kernels()) return fast_heads(graph, x, weight, eps, table);
+  if (!ggml_is_contiguous(x)) x = ggml_cont(graph.context(), x);
+  x = rms_norm(graph, x, weight, eps);
+  return table != nullptr ? rotate(graph, x, *table) : x;
+}
+
 ggml_tensor* rotate(Graph& graph, ggml_tensor* x, const RotaryTable& table) {
+  if (graph.device().fast_kernels()) return fast_heads(graph, x, nullptr, -1, &table);
   ggml_context* context = graph.context();
   const std::int64_t pairs = table.cos->ne[0];
   const auto part = [&](std::int64_t first, std::int64_t count) {

@@ -24,4 +24,8 @@ RotaryTable rotary_table(Graph& graph, std::span<const float> angles, std::int64
 // dimensions from 2p on pass through. Precondition: 2p <= head_dim.
 ggml_tensor* rotate(Graph& graph, ggml_tensor* x, const RotaryTable& table);
 
+// Queries or keys as attention wants them, from x [head_dim, heads, rows], which may be a view: x / sqrt(mean(x²) + eps) · weight over the
+// features of each head (`weight` may be nullptr for none), then rotate() unless `table` is nullptr.
+ggml_tensor* normalised_heads(Graph& graph, ggml_tensor* x, ggml_tensor* weight, float eps, const RotaryTable* table);
+
 }  // namespace tritium::ops

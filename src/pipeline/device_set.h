@@ -15,6 +15,8 @@ class DeviceSet {
   // A name as Device::open() takes it, "" for the CPU. "NAME#2" is another one on the same hardware, with its own threads and scratch
   // memory. Errors: those of Device::open().
   Result<Device*> get(const std::string& name);
+  // Times the nodes of all, also of those opened later, into `profile`, which outlives this.
+  void set_profile(Profile* profile);
   // Gives the scratch memory of all back.
   void release_working_memory();
 
@@ -22,6 +24,7 @@ class DeviceSet {
   int threads_;
   std::mutex mutex_;
   TensorObserver observer_;
+  Profile* profile_ = nullptr;
   std::map<std::string, std::unique_ptr<Device>> devices_;
 };
 

@@ -31,9 +31,11 @@ class LocalEngine final : public Engine {
         parts_(model_, devices_, options.compute, options.pin),
         planner_(model_, tokenizer_, machine_, devices_, parts_),
         compute_(options.compute),
-        observed_(static_cast<bool>(observer)),
+        observed_(static_cast<bool>(observer) || !options.profile.empty()),
+        profile_file_(options.profile),
         texts_(observed_ ? std::filesystem::path() : options.cache_folder),
         previews_(options.cache_folder, encoder_key(*model_.video_vae, "preview")) {
+    if (!profile_file_.empty()) devices_.set_profile(&profile_);
     parts_.before_dropping_dit([this] { loras_.release(); });
   }
 
@@ -96,6 +98,7 @@ class LocalEngine final : public Engine {
     const auto& remarks = run.checkpoint.warnings();
     artifact.warnings.insert(artifact.warnings.end(), remarks.begin(), remarks.end());
     if (hooks.preview) previews_.learn(plan, latents.video, clip);
+    TRITIUM_TRY(write_profile());
     return artifact;
   }
 
@@ -135,6 +138,12 @@ class LocalEngine final : public Engine {
     run.state = run.checkpoint.latents(run.job.plan);
     if (!run.denoised()) run.conditioning = run.checkpoint.conditioning(run.job.plan);
     return {};
+  }
+
+  Result<void> write_profile() const {
+    if (profile_file_.empty()) return {};
+    TRITIUM_TRY(write_file_atomically(profile_file_, profile_.trace()));
+    return write_file_atomically(profile_file_.string() + ".txt", profile_.table());
   }
 
   // Which operations devices other than the CPU do not have.
@@ -307,11 +316,13 @@ class LocalEngine final : public Engine {
   ModelInfo model_;
   Tokenizer tokenizer_;
   MachineOptions machine_;
+  Profile profile_;
   DeviceSet devices_;  // outlive the parts
   Parts parts_;
   JobPlanner planner_;
   std::string compute_;
-  bool observed_;  // every intermediate is wanted: nothing is taken from a cache
+  bool observed_;  // every intermediate, or its time, is wanted: nothing is taken from a cache
+  std::filesystem::path profile_file_;
   TextCache texts_;
   Previews previews_;
   AttachedLoras loras_;  // on the transformer of the parts

@@ -55,7 +55,7 @@ Result<PlanInputs::Weights> JobPlanner::input_weights(const Inputs& inputs, Matr
   for (const Part part : encoders_for(inputs)) {
     TRITIUM_TRY_ASSIGN(const PlanInputs::Weights weights, parts_.weights(part, form));
     out.bytes += weights.bytes;
-    if (weights.precision == MatrixPrecision::bf16) out.precision = weights.precision;
+    if (weights.precision != MatrixPrecision::f32) out.precision = weights.precision;
   }
   return out;
 }

@@ -35,7 +35,7 @@ PartShape divide(const PlanInputs::Weights& whole, std::vector<std::uint64_t> bl
   return out;
 }
 
-const char* format_of(const PlanInputs::Weights& weights) { return weights.precision == MatrixPrecision::bf16 ? "bf16" : "f32"; }
+const char* format_of(const PlanInputs::Weights& weights) { return precision_name(weights.precision); }
 
 constexpr std::array<const char*, 10> kDitBlock = {
     "norm1.weight",         "norm2.weight",   "attn.q_norm.weight", "attn.k_norm.weight",       "attn.qkv_proj.weight",

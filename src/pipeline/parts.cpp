@@ -37,6 +37,14 @@ Result<std::uint64_t> bytes_of(const ModelInfo& m, Part part, MatrixPolicy polic
 // The others are multiplied in float32 always.
 bool has_precision(Part part) { return part != Part::audio_decoder && part != Part::audio_encoder && part != Part::video_encoder; }
 
+// Whether some matrices of the transformer are multiplied as integers by MatrixPrecision::int8.
+bool has_integer_blocks(const WeightPart& part, int layers) {
+  for (int i = 0; i < layers; ++i)
+    for (const char* name : {"attn.qkv_proj", "attn.out_proj", "mlp.fc1", "mlp.fc2"})
+      if (PackedRows::meant_for_integers(part.find(fmt::format("blocks.{}.{}.weight", i, name)))) return true;
+  return false;
+}
+
 template <class T>
 Result<void> keep(std::unique_ptr<T>& slot, Result<T> loaded) {
   if (!loaded.ok()) return std::move(loaded).error();
@@ -90,13 +98,20 @@ const char* stage_of(Part part) {
 }
 
 Result<PlanInputs::Weights> part_weights(const ModelInfo& model, Part part, const std::string& compute, MatrixForm form) {
-  if (compute != "auto" && compute != "f32" && compute != "bf16")
-    return Error{ErrorCode::usage, fmt::format("'{}' is not one of auto, f32, bf16", compute), "compute", ""};
+  if (compute != "auto" && compute != "f32" && compute != "bf16" && compute != "int8")
+    return Error{ErrorCode::usage, fmt::format("'{}' is not one of auto, f32, bf16, int8", compute), "compute", ""};
+  if (compute == "int8" && part == Part::dit && form == MatrixForm::packed && !ops::fast_int8_products())
+    return Error{ErrorCode::usage, "int8: this processor has no instructions for products of 8-bit integers (AVX512-VNNI)", "compute",
+                 "use bf16"};
   TRITIUM_TRY_ASSIGN(const std::uint64_t wide, bytes_of(model, part, {MatrixPrecision::f32, form}));
   PlanInputs::Weights out{wide, MatrixPrecision::f32, {}};
-  if (compute == "bf16" || (compute == "auto" && wide > kAutoFloatBytes)) {
+  if (compute == "bf16" || compute == "int8" || (compute == "auto" && wide > kAutoFloatBytes)) {
     TRITIUM_TRY_ASSIGN(out.bytes, bytes_of(model, part, {MatrixPrecision::bf16, form}));
     out.precision = has_precision(part) ? MatrixPrecision::bf16 : MatrixPrecision::f32;
+    // Only the transformer's reference quantizes activations.
+    if (part == Part::dit && compute != "bf16" && form == MatrixForm::packed && has_integer_blocks(*model.dit, model.dit_config.layers) &&
+        ops::fast_int8_products())
+      out.precision = MatrixPrecision::int8;
   }
   if (part == Part::dit) out.blocks = dit_block_bytes(*model.dit, model.dit_config, {out.precision, form});
   if (part == Part::text) out.blocks = TextModel::layer_bytes(*model.text, model.text_config, {out.precision, form});

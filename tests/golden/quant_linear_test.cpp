@@ -26,11 +26,15 @@ class QuantLinear {
         layer_(std::move(layer)),
         x_(ref.f32(layer_.tag + ".x")),
         expected_(ref.f32(layer_.tag + (ref.has(layer_.tag + ".y_f32_scaling") ? ".y_f32_scaling" : ".y_dequant"))) {
+    if (ref.has(layer_.tag + ".y_int")) integers_ = ref.f32(layer_.tag + ".y_int");
     device_ = std::move(Device::open("CPU", 2)).value();
   }
 
   // Largest difference in units of the largest expected value, and relative L2.
   void run(const std::string& how, MatrixPolicy policy, bool kernels, double worst, double l2) const {
+    run(how, policy, kernels, expected_, worst, l2);
+  }
+  void run(const std::string& how, MatrixPolicy policy, bool kernels, const std::vector<float>& expected, double worst, double l2) const {
     device_->set_fast_kernels(kernels);
     ParamLoader loader(*part_, "layer", policy);
     ops::Linear layer{loader.matrix(layer_.name + ".weight", layer_.shape[0], layer_.shape[1]), nullptr, nullptr, nullptr};
@@ -46,11 +50,20 @@ class QuantLinear {
     ASSERT_TRUE(ran.ok()) << what_ << ": " << ran.error().text();
     const std::vector<float> got = graph.read(y);
     double largest = 0;
-    for (const float v : expected_) largest = std::max(largest, std::abs(static_cast<double>(v)));
-    const double error = golden::max_abs_diff(got, expected_) / largest, relative = golden::rel_l2(got, expected_);
-    std::printf("golden quant linear %s, %s: largest error %.3g (tolerance %.3g)\n", what_.c_str(), how.c_str(), error, worst);
+    for (const float v : expected) largest = std::max(largest, std::abs(static_cast<double>(v)));
+    const double error = golden::max_abs_diff(got, expected) / largest, relative = golden::rel_l2(got, expected);
+    std::printf("golden quant linear %s, %s: largest error %.3g (tolerance %.3g), relative L2 %.3g\n", what_.c_str(), how.c_str(), error,
+                worst, relative);
     EXPECT_LE(error, worst) << what_ << ", " << how;
     EXPECT_LE(relative, l2) << what_ << ", " << how;
+  }
+
+  // The reference's own arithmetic: integers that differ by one where rotated values lie between two (spec/weights.md §9.3).
+  void run_integers() const {
+    for (const bool kernels : {true, false}) {
+      run("as integers", MatrixPrecision::int8, kernels, integers_, 2e-3, 1e-3);
+      run("as integers, against exact activations", MatrixPrecision::int8, kernels, expected_, 1, 1.5e-2);  // golden/weights/README.md
+    }
   }
 
   void run_all(bool rotated) const {
@@ -58,6 +71,7 @@ class QuantLinear {
     run("packed, float32", MatrixPrecision::f32, true, kRotatedProduct, kRotatedProduct);
     run("packed, float32, plain", MatrixPrecision::f32, false, kRotatedProduct, kRotatedProduct);
     run("packed, bfloat16", MatrixPrecision::bf16, true, kAny, 5e-3);  // spec/weights.md §9.2
+    if (rotated && !integers_.empty()) run_integers();
     run("blocks", {MatrixPrecision::f32, MatrixForm::blocks}, false, kAny, rotated ? 8e-3 : 2e-2);
   }
 
@@ -65,7 +79,7 @@ class QuantLinear {
   std::string what_;
   std::shared_ptr<const WeightPart> part_;
   Layer layer_;
-  std::vector<float> x_, expected_;
+  std::vector<float> x_, expected_, integers_;  // integers_: as the reference multiplies them, or empty
   std::unique_ptr<Device> device_;
 };
 

@@ -107,6 +107,16 @@ class ModulationTest : public EveryPath {
   // Evaluates `op(graph, x, y, modulation)` and compares with `reference(x, y, row, feature)` added up term by term.
   template <class Op, class Reference>
   void expect_correct(std::int64_t variants, Op&& op, Reference&& reference) const {
+    expect_close_to_terms(
+        variants, std::forward<Op>(op),
+        [&](std::size_t i, std::size_t row, std::size_t feature) {
+          return reference(static_cast<double>(x_[i]), static_cast<double>(y_[i]), row, feature);
+        },
+        2e-7);
+  }
+  // The same with `terms(index, row, feature)`.
+  template <class Op, class Terms>
+  void expect_close_to_terms(std::int64_t variants, Op&& op, Terms&& terms, double tolerance) const {
     const auto rows = static_cast<std::int64_t>(variant_.size());
     Weights weights(device());
     ggml_tensor* table = weights.add(table_, {features_, kChunks, variants});
@@ -117,9 +127,9 @@ class ModulationTest : public EveryPath {
     Expected expected(x_.size());
     for (std::size_t i = 0; i < x_.size(); ++i) {
       const std::size_t row = i / static_cast<std::size_t>(features_), feature = i % static_cast<std::size_t>(features_);
-      for (const double term : reference(static_cast<double>(x_[i]), static_cast<double>(y_[i]), row, feature)) expected.add(i, term);
+      for (const double term : terms(i, row, feature)) expected.add(i, term);
     }
-    EXPECT_LE(scaled_error(result, expected), 2e-7) << features_ << " features, " << rows << " rows, " << variants << " variants";
+    EXPECT_LE(scaled_error(result, expected), tolerance) << features_ << " features, " << rows << " rows, " << variants << " variants";
   }
   void modulate_and_gate(std::int64_t variants) const {
     expect_correct(
@@ -151,6 +161,30 @@ TEST_P(ModulationTest, ModulateAndGatedAdd) {
 TEST_P(ModulationTest, C1_LargeResidualValuesStayFiniteAndAccurate) {
   prepare(192, 2, 33, 1e7f);
   modulate_and_gate(2);
+}
+
+// The norm and its modulation in one, with and without a weight, up to the largest residual values seen.
+TEST_P(ModulationTest, C1_ModulatedRmsNorm) {
+  for (const std::int64_t features : {1, 5, 16, 65, 192, 513, 1030})
+    for (const float x_scale : {1.0f, 1e6f, 1e-4f}) {
+      prepare(features, 3, 9, x_scale);
+      std::fill_n(x_.begin(), features, 0.0f);
+      const std::vector<float> w = random_values(static_cast<std::size_t>(features), 5);
+      Weights weights(device());
+      ggml_tensor* weight = weights.add(w, {features});
+      for (const bool weighted : {true, false}) {
+        const std::vector<double> normed = rms_norm_reference(x_, weighted ? w.data() : nullptr, features);
+        expect_close_to_terms(
+            3,
+            [&](Graph& g, ggml_tensor* x, ggml_tensor*, const Modulation& m) {
+              return modulated_rms_norm(g, x, weighted ? weight : nullptr, kEps, m, 0, 1);
+            },
+            [&](std::size_t i, std::size_t r, std::size_t f) {
+              return std::vector{normed[i], normed[i] * chunk(r, f, 1), chunk(r, f, 0)};
+            },
+            1e-6);
+      }
+    }
 }
 
 // The path of one residual branch, x + gate·W·(rms_norm(x)), with outliers in x that overflow half precision.

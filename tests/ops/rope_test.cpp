@@ -4,6 +4,7 @@
 #include "ops/support.h"
 
 #include <gtest/gtest.h>
+#include <algorithm>
 #include <cmath>
 
 namespace tritium::ops {
@@ -65,6 +66,46 @@ TEST_P(RopeTest, InputMayBeAView) {
     return rotate(g, g.input("x", x, {head_dim, heads, rows}), rotary_table(g, angles, pairs));
   });
   EXPECT_EQ(from_view, from_copy);
+}
+
+// Norm and rotation in one, of a slice of a joint projection, against both one after the other in doubles.
+TEST_P(RopeTest, NormalisedHeads) {
+  constexpr float kEps = 1e-5f;
+  for (const auto& [head_dim, pairs] :
+       {std::pair{2, 1}, std::pair{17, 8}, std::pair{40, 20}, std::pair{64, 24}, std::pair{128, 48}, std::pair{128, 0}})
+    for (const bool weighted : {true, false})
+      for (const std::int64_t rows : {1, 7, 33}) {
+        const std::int64_t heads = 3;
+        const std::vector<float> all = random_values(static_cast<std::size_t>(3 * head_dim * heads * rows), 1, 50.0f);
+        const std::vector<float> angles = random_values(static_cast<std::size_t>(rows * std::max(pairs, 1)), 2, 3.0f);
+        const std::vector<float> w = random_values(static_cast<std::size_t>(head_dim), 3);
+        Weights weights(device());
+        ggml_tensor* weight = weighted ? weights.add(w, {head_dim}) : nullptr;
+        const auto y = evaluate(device(), [&](Graph& g) {
+          ggml_tensor* source = g.input("x", all, {head_dim, 3 * heads, rows});
+          ggml_tensor* view = ggml_view_3d(g.context(), source, head_dim, heads, rows, source->nb[1], source->nb[2], heads * source->nb[1]);
+          if (pairs == 0) return normalised_heads(g, view, weight, kEps, nullptr);
+          const RotaryTable table = rotary_table(g, angles, pairs);
+          return normalised_heads(g, view, weight, kEps, &table);
+        });
+        std::vector<double> expected(static_cast<std::size_t>(head_dim * heads * rows));
+        for (std::int64_t r = 0; r < rows; ++r)
+          for (std::int64_t h = 0; h < heads; ++h) {
+            const float* x = all.data() + ((3 * r + 1) * heads + h) * head_dim;
+            double* out = expected.data() + (r * heads + h) * head_dim;
+            double sum = 0;
+            for (std::int64_t i = 0; i < head_dim; ++i) sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+            for (std::int64_t i = 0; i < head_dim; ++i)
+              out[i] = static_cast<double>(x[i]) / std::sqrt(sum / static_cast<double>(head_dim) + static_cast<double>(kEps)) *
+                       (weighted ? static_cast<double>(w[static_cast<std::size_t>(i)]) : 1.0);
+            for (std::int64_t p = 0; p < pairs; ++p) {
+              const double angle = static_cast<double>(angles[static_cast<std::size_t>(r * pairs + p)]), a = out[p], b = out[p + pairs];
+              out[p] = a * std::cos(angle) - b * std::sin(angle);
+              out[p + pairs] = b * std::cos(angle) + a * std::sin(angle);
+            }
+          }
+        EXPECT_LE(absolute_error(y, expected), 2e-6) << head_dim << ' ' << pairs << ' ' << rows;
+      }
 }
 
 INSTANTIATE_TEST_SUITE_P(Paths, RopeTest, every_path(), path_name);

@@ -108,11 +108,11 @@ TEST(DoctorProbes, SmallMistakesOfPointwiseOperations) {
 
 // Keys beyond the 64th are not seen.
 ggml_tensor* short_sighted(Graph& graph, ggml_tensor* q, ggml_tensor* k, ggml_tensor* v, float scale, ops::AttentionMask mask,
-                           std::int64_t max_scores) {
+                           std::int64_t max_scores, MatrixPrecision precision) {
   constexpr std::int64_t kSeen = 64;
-  if (k->ne[2] <= kSeen || mask == ops::AttentionMask::causal) return ops::attention(graph, q, k, v, scale, mask, max_scores);
+  if (k->ne[2] <= kSeen || mask == ops::AttentionMask::causal) return ops::attention(graph, q, k, v, scale, mask, max_scores, precision);
   const auto first = [&](ggml_tensor* x) { return ggml_view_3d(graph.context(), x, x->ne[0], x->ne[1], kSeen, x->nb[1], x->nb[2], 0); };
-  return ops::attention(graph, q, first(k), first(v), scale, mask, max_scores);
+  return ops::attention(graph, q, first(k), first(v), scale, mask, max_scores, precision);
 }
 
 TEST(DoctorProbes, C13_AttentionThatIsWrongBeyond64Tokens) {
@@ -126,18 +126,20 @@ TEST(DoctorProbes, C13_AttentionThatIsWrongBeyond64Tokens) {
 
 TEST(DoctorProbes, AttentionMistakes) {
   Operations wrong;
-  wrong.attention = [](Graph& graph, ggml_tensor* q, ggml_tensor* k, ggml_tensor* v, float scale, ops::AttentionMask, std::int64_t most) {
-    return ops::attention(graph, q, k, v, scale, ops::AttentionMask::none, most);
+  wrong.attention = [](Graph& graph, ggml_tensor* q, ggml_tensor* k, ggml_tensor* v, float scale, ops::AttentionMask, std::int64_t most,
+                       MatrixPrecision precision) {
+    return ops::attention(graph, q, k, v, scale, ops::AttentionMask::none, most, precision);
   };
   expect_caught("attention", "text of 1 to 600 tokens, causal", wrong);
   wrong.attention = [](Graph& graph, ggml_tensor* q, ggml_tensor* k, ggml_tensor* v, float scale, ops::AttentionMask mask,
-                       std::int64_t most) { return ops::attention(graph, q, k, v, scale * 1.01f, mask, most); };
+                       std::int64_t most,
+                       MatrixPrecision precision) { return ops::attention(graph, q, k, v, scale * 1.01f, mask, most, precision); };
   expect_caught("attention", "832x480", wrong);
   // Scores that went through half precision before the softmax.
   wrong.attention = [](Graph& graph, ggml_tensor* q, ggml_tensor* k, ggml_tensor* v, float scale, ops::AttentionMask mask,
-                       std::int64_t most) {
+                       std::int64_t most, MatrixPrecision precision) {
     return ops::attention(graph, ggml_scale(graph.context(), halved(graph, ggml_scale(graph.context(), q, 500.0f)), 1 / 500.0f), k, v,
-                          scale, mask, most);
+                          scale, mask, most, precision);
   };
   expect_caught("attention", "values up to 500", wrong);
 }
@@ -145,11 +147,11 @@ TEST(DoctorProbes, AttentionMistakes) {
 TEST(DoctorProbes, OffsetsCutTo32Bits) {
   Operations wrong;
   wrong.attention = [](Graph& graph, ggml_tensor* q, ggml_tensor* k, ggml_tensor* v, float scale, ops::AttentionMask mask,
-                       std::int64_t most) {
+                       std::int64_t most, MatrixPrecision precision) {
     const auto cut = [&](ggml_tensor* x) {
       return ggml_view_3d(graph.context(), x->view_src, x->ne[0], x->ne[1], x->ne[2], x->nb[1], x->nb[2], x->view_offs & 0xFFFFFFFFu);
     };
-    return ops::attention(graph, cut(q), cut(k), cut(v), scale, mask, most);
+    return ops::attention(graph, cut(q), cut(k), cut(v), scale, mask, most, precision);
   };
   const Outcome right = examined(find_probe("attention", "last rows of 2^31 elements"), {})[0].outcome;
   if (right.verdict == Verdict::left_out) GTEST_SKIP() << right.note;  // no address space for 8 GiB

@@ -1,21 +1,12 @@
 #include "kernels/cpu/packed_matmul.h"
 
-#include <bit>
+#include "kernels/cpu/four_bit.h"
 
 namespace tritium::cpu {
 namespace {
 
 // A panel of decoded rows of the widest matrix (K = 25600) still fits the second-level cache of common processors as bfloat16.
 constexpr std::int64_t kPanelRows = 64;
-
-// Rounds to nearest even; what is not a number stays so.
-void to_bf16(const float* in, std::int64_t count, std::uint16_t* out) {
-  for (std::int64_t i = 0; i < count; ++i) {
-    const auto bits = std::bit_cast<std::uint32_t>(in[i]);
-    const std::uint32_t rounded = (bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16, kept = bits >> 16 | 0x40u;
-    out[i] = static_cast<std::uint16_t>((bits & 0x7FFFFFFFu) > 0x7F800000u ? kept : rounded);
-  }
-}
 
 }  // namespace
 
@@ -38,12 +29,9 @@ void PackedMatmul::compute(int thread, int threads, const void* x, const std::ui
       product_->compute_panel(p, x, decoded.data(), bias, y);
       continue;
     }
-    decoded.resize(static_cast<std::size_t>(columns));
     rounded.resize(static_cast<std::size_t>(panel.count * columns));
-    for (std::int64_t row = 0; row < panel.count; ++row) {
-      packed_->decode(panel.first + row, panel.first + row + 1, bytes, decoded.data());
-      to_bf16(decoded.data(), columns, rounded.data() + row * columns);
-    }
+    for (std::int64_t row = 0; row < panel.count; ++row)
+      decode_bf16(*packed_, panel.first + row, bytes, decoded, rounded.data() + row * columns);
     product_->compute_panel(p, x, rounded.data(), bias, y);
   }
 }

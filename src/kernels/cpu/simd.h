@@ -10,7 +10,8 @@ namespace tritium::cpu {
 
 enum class Isa { generic, avx2, avx512 };
 
-// Usable here, best first; `generic` is always last.
+// Usable here, best first; `generic` is always last. TRITIUM_KERNELS=avx2 or generic in the environment leaves the better ones out, as on
+// an older machine; oneDNN has ONEDNN_MAX_CPU_ISA for that.
 struct IsaList {
   Isa items[3];
   int count;
@@ -18,6 +19,10 @@ struct IsaList {
   [[nodiscard]] const Isa* end() const { return items + count; }
 };
 IsaList usable_isas();
+
+// What some AVX-512 machines have besides: products of bfloat16, of 8-bit integers.
+bool has_avx512_bf16();
+bool has_avx512_vnni();
 
 std::string_view isa_name(Isa isa);
 

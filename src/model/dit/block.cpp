@@ -22,14 +22,14 @@ ggml_tensor* dit_attention(Graph& graph, const DitConfig& c, const DitBlockWeigh
                         static_cast<std::size_t>(index * c.inner()) * element);
   };
   const auto normalised = [&](std::int64_t index, ggml_tensor* weight) {
-    ggml_tensor* x = ops::rms_norm(graph, ggml_cont(context, part(index)), weight, c.eps);
-    return rotary != nullptr ? ops::rotate(graph, x, *rotary) : x;
+    return ops::normalised_heads(graph, part(index), weight, c.eps, rotary);
   };
   ggml_tensor* q = graph.name("q_rope", normalised(0, block.q_norm));
   ggml_tensor* k = graph.name("k_rope", normalised(1, block.k_norm));
   ggml_tensor* v = graph.name("v", part(2));
   const float scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(c.head_dim)));
-  ggml_tensor* mixed = graph.name("attn_heads", ops::attention(graph, q, k, v, scale, ops::AttentionMask::none));
+  ggml_tensor* mixed = graph.name("attn_heads", ops::attention(graph, q, k, v, scale, ops::AttentionMask::none, ops::kMaxAttentionScores,
+                                                               ops::product_precision(block.qkv)));
   return graph.name("attn_out", ops::linear(graph, block.out, mixed));
 }
 

@@ -125,10 +125,10 @@ Result<void> DitRun::run_block(int step, int index, const Place& place, const Ca
   const ops::Modulation modulation{modulation_->blocks[static_cast<std::size_t>(index)], place.variant_of_row};
   const float eps = config().eps;
 
-  ggml_tensor* h = ops::modulate(graph, ops::rms_norm(graph, place.state, block.norm1, eps), modulation, shift_msa, scale_msa);
+  ggml_tensor* h = ops::modulated_rms_norm(graph, place.state, block.norm1, eps, modulation, shift_msa, scale_msa);
   ggml_tensor* attention = dit_attention(graph, config(), block, graph.name("attn_in", h), &place.rotary);
   ggml_tensor* x = graph.name("after_attn", ops::gated_add(graph, place.state, attention, modulation, gate_msa));
-  h = ops::modulate(graph, ops::rms_norm(graph, x, block.norm2, eps), modulation, shift_mlp, scale_mlp);
+  h = ops::modulated_rms_norm(graph, x, block.norm2, eps, modulation, shift_mlp, scale_mlp);
   x = ops::gated_add(graph, x, dit_mlp(graph, block, graph.name("mlp_in", h)), modulation, gate_mlp);
   graph.watch(x);
   graph.effect(ggml_cpy(graph.context(), graph.name("out", x), place.state));
@@ -144,8 +144,8 @@ Result<DitRows> DitRun::finish(int step, const CancelToken* cancel) {
   };
   const std::int64_t audio_rows = layout_.target_audio().rows, video_rows = layout_.target_video().rows;
   ggml_tensor* target = ggml_cont(context, rows_of(places_.front().state, layout_.target_audio().first, audio_rows + video_rows));
-  ggml_tensor* h = ops::modulate(graph, ops::rms_norm(graph, target, weights.final_norm, config().eps),
-                                 {modulation_->final_layer, time_of_target_}, /*shift_chunk=*/0, /*scale_chunk=*/1);
+  ggml_tensor* h = ops::modulated_rms_norm(graph, target, weights.final_norm, config().eps, {modulation_->final_layer, time_of_target_},
+                                           /*shift_chunk=*/0, /*scale_chunk=*/1);
   ggml_tensor* audio = graph.output("audio", ops::linear(graph, weights.audio_out, rows_of(h, 0, audio_rows)));
   ggml_tensor* video = graph.output("video", ops::linear(graph, weights.video_out, rows_of(h, audio_rows, video_rows)));
   graph.watch(audio);

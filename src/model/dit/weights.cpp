@@ -51,9 +51,12 @@ class Declarer {
   ops::Linear float_linear(const std::string& name, std::int64_t out, std::int64_t in) {
     return {loader_.float_matrix(name + ".weight", out, in), vector(name + ".bias", out)};
   }
-  // That of a pruned model is narrow.
+  // That of a pruned model is narrow. The others see few rows: integers would save no time, and their error would reach every row.
   ops::Linear modulation(const std::string& name, std::int64_t out, std::int64_t in) {
-    return c_.pruned() ? float_linear(name, out, in) : linear(name, out, in);
+    if (c_.pruned()) return float_linear(name, out, in);
+    ops::Linear layer = linear(name, out, in);
+    if (layer.weight.product == MatrixPrecision::int8) layer.weight.product = MatrixPrecision::bf16;
+    return layer;
   }
 
   DitBlockWeights block(const std::string& p) {

@@ -179,10 +179,11 @@ Result<void> TextModel::run_layer(int index, ggml_tensor* state, std::span<const
   ggml_tensor* q = heads(ops::linear(graph, layer.q, h), config_.heads);
   ggml_tensor* k = heads(ops::linear(graph, layer.k, h), config_.kv_heads);
   ggml_tensor* v = heads(ops::linear(graph, layer.v, h), config_.kv_heads);
-  q = graph.name("q_rope", ops::rotate(graph, ops::rms_norm(graph, q, layer.q_norm, config_.rms_eps), table));
-  k = graph.name("k_rope", ops::rotate(graph, ops::rms_norm(graph, k, layer.k_norm, config_.rms_eps), table));
+  q = graph.name("q_rope", ops::normalised_heads(graph, q, layer.q_norm, config_.rms_eps, &table));
+  k = graph.name("k_rope", ops::normalised_heads(graph, k, layer.k_norm, config_.rms_eps, &table));
   const float scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(config_.head_dim)));
-  ggml_tensor* mixed = graph.name("attn_heads", ops::attention(graph, q, k, v, scale, ops::AttentionMask::causal, parts.max_scores));
+  ggml_tensor* mixed = graph.name(
+      "attn_heads", ops::attention(graph, q, k, v, scale, ops::AttentionMask::causal, parts.max_scores, ops::product_precision(layer.q)));
   ggml_tensor* x = graph.name("after_attn", ggml_add(context, state, ops::linear(graph, layer.o, mixed)));
 
   h = graph.name("mlp_in", ops::rms_norm(graph, x, layer.post_norm, config_.rms_eps));

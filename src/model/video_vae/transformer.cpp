@@ -57,14 +57,13 @@ ggml_tensor* build_block(Graph& graph, const DecoderBlock& block, const VideoVae
     return ggml_view_3d(context, qkv, config.head_dim, config.heads, qkv->ne[1], 3 * head_bytes, qkv->nb[1],
                         static_cast<std::size_t>(index) * head_bytes);
   };
-  const auto rotated = [&](int index) {
-    return ops::rotate(graph, ops::rms_norm(graph, part(index), nullptr, kTransformerNormEps), table);
-  };
+  const auto rotated = [&](int index) { return ops::normalised_heads(graph, part(index), nullptr, kTransformerNormEps, &table); };
   ggml_tensor* q = named("q_rope", rotated(0));
   ggml_tensor* k = named("k_rope", rotated(1));
   ggml_tensor* v = named("v", part(2));
   const float scale = 1.0f / std::sqrt(static_cast<float>(config.head_dim));
-  ggml_tensor* heads = named("attn_heads_out", ops::attention(graph, q, k, v, scale, ops::AttentionMask::none));
+  ggml_tensor* heads = named("attn_heads_out", ops::attention(graph, q, k, v, scale, ops::AttentionMask::none, ops::kMaxAttentionScores,
+                                                              ops::product_precision(block.to_qkv)));
   ggml_tensor* attended = named("attn", ops::linear(graph, block.to_out, heads));
   x = ggml_add(context, x, ggml_mul(context, attended, block.scale1));
 

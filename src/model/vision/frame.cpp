@@ -139,7 +139,8 @@ Result<void> VisionFrame::transform(const VisionBlockWeights& block, const Slice
   ggml_context* context = graph.context();
   ggml_tensor* state = rows_of_2d(graph, state_, slice.first, slice.rows);
   const float scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(config_.head_dim())));
-  ggml_tensor* mixed = ops::attention(graph, rows_of_3d(graph, q_, slice.first, slice.rows), k_, v_, scale, ops::AttentionMask::none);
+  ggml_tensor* mixed = ops::attention(graph, rows_of_3d(graph, q_, slice.first, slice.rows), k_, v_, scale, ops::AttentionMask::none,
+                                      ops::kMaxAttentionScores, ops::product_precision(block.qkv));
   ggml_tensor* x = ggml_add(context, state, ops::linear(graph, block.proj, graph.name("attn_heads", mixed)));
   ggml_tensor* h = graph.name("mlp_in", layer_norm(graph, graph.name("after_attn", x), block.norm2));
   x = ggml_add(context, x, ops::linear(graph, block.fc2, gelu_tanh(graph, ops::linear(graph, block.fc1, h))));

@@ -140,7 +140,8 @@ Result<bool> MultipartParser::read_boundary_line() {
 Result<bool> MultipartParser::read_headers() {
   const std::string_view rest = std::string_view(buffer_).substr(used_);
   std::size_t end = rest.starts_with("\r\n") ? 0 : rest.find("\r\n\r\n");
-  if (std::min(end, rest.size()) > kMaxHeaderBytes) return malformed("the headers of a part are longer than 16 KiB");
+  if (std::min(end, rest.size() - std::min<std::size_t>(rest.size(), 3)) > kMaxHeaderBytes)
+    return malformed("the headers of a part are longer than 16 KiB");
   if (end == std::string_view::npos) return false;
   if (end > 0) end += 2;
   TRITIUM_TRY_ASSIGN(const MultipartPart part, read_part(rest.substr(0, end)));

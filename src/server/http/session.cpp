@@ -226,11 +226,12 @@ void Session::log() {
   }
 }
 
+// Channels may be held longer than the server lives: they keep nothing of it but the way to ask whether the session is still there.
 std::function<void()> Session::waker() {
-  return [weak = weak_from_this(), executor = transport_->executor(), state = std::weak_ptr(state_)] {
-    const auto alive = state.lock();  // and with it what the executor runs on
+  return [weak = weak_from_this()] {
+    const auto alive = weak.lock();
     if (!alive) return;
-    net::post(executor, [weak] {
+    net::post(alive->transport_->executor(), [weak] {
       const auto self = weak.lock();
       if (!self) return;
       if (self->link_)

@@ -191,6 +191,7 @@ void Session::respond_web_socket(HttpResponse& response) {
       transport_, channel_, std::move(settings),
       [state = state_](std::function<void()> task) { return state->pool.submit(std::move(task)); },
       [self = shared_from_this(), open = std::move(open)](std::function<void()> ready) {
+        if (self->phase_ != Phase::web_socket) return;  // it was closed meanwhile
         self->open_channel([open](std::shared_ptr<Channel> channel) { open(web_socket_of(std::move(channel))); }, std::move(ready));
       },
       [self = shared_from_this()](std::uint64_t bytes) {

@@ -4,6 +4,7 @@
 #include "weights/quant/row_kernels.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace tritium {
 namespace {
@@ -81,6 +82,13 @@ Result<PackedRows> PackedRows::open(const WeightPart& part, const PlacedTensor& 
   return out;
 }
 
+bool PackedRows::meant_for_integers(const PlacedTensor& tensor) {
+  return possible(tensor) && std::all_of(tensor.sources.begin(), tensor.sources.end(), [](const LogicalTensor* source) {
+           return source->quant && has_integer_grid(*source->quant) && source->quant->rotation != 0 && !source->quant->full_precision &&
+                  source->quant->sides.correction == nullptr && source->quant->sides.pre_quant_scale == nullptr;
+         });
+}
+
 void PackedRows::decode_row_of(const Source& source, std::int64_t row, std::span<const std::uint8_t> bytes, std::span<float> out) const {
   if (!source.quant) return convert_to_f32(source.dtype, bytes, out);
   if (source.quant->format == QuantFormat::nf4) return decode_nf4(*source.quant, source.sides, row * columns_, bytes, out);
@@ -92,6 +100,59 @@ void PackedRows::decode_row_of(const Source& source, std::int64_t row, std::span
   for (std::size_t g = 0; g < groups; ++g) {
     const float offset = source.sides.group_offset[static_cast<std::size_t>(row) * groups + g];
     for (float& v : out.subspan(g * group, group)) v = v * scale + offset;
+  }
+}
+
+const std::int8_t* PackedRows::stored_integers(std::int64_t row, const std::uint8_t* bytes) const {
+  const Origin origin = origin_[static_cast<std::size_t>(row)];
+  const Source& source = sources_[origin.source];
+  if (!source.quant || source.quant->format != QuantFormat::int8 || !source.base_scale.empty()) return nullptr;
+  const std::size_t at = file_order_ ? origin.row : static_cast<std::size_t>(row);
+  return reinterpret_cast<const std::int8_t*>(bytes + at * row_bytes_);
+}
+
+std::optional<FourBitRow> PackedRows::four_bit_row(std::int64_t row, const std::uint8_t* bytes) const {
+  const Origin origin = origin_[static_cast<std::size_t>(row)];
+  const Source& source = sources_[origin.source];
+  if (!source.quant || !source.base_scale.empty()) return std::nullopt;
+  const QuantFormat format = source.quant->format;
+  const bool rounded_as_is = source.quant->rounding == DType::bf16 || source.quant->rounding == DType::f32;
+  const bool known = format == QuantFormat::w4a8 || format == QuantFormat::w4a4 || (format == QuantFormat::nf4 && rounded_as_is);
+  const std::int64_t group = format == QuantFormat::w4a4 ? columns_ : source.quant->group;
+  if (!known || group % 16 != 0 || columns_ % group != 0 || source.sides.table.size() != 16) return std::nullopt;
+  FourBitRow out{};
+  out.codes = bytes + (file_order_ ? origin.row : static_cast<std::size_t>(row)) * row_bytes_;
+  out.table = source.sides.table.data();
+  out.group = group;
+  out.low_first = format != QuantFormat::nf4;
+  out.integers = format != QuantFormat::nf4;
+  if (format == QuantFormat::w4a4) return out;
+  const GroupScales& scales = source.sides.group_scale;
+  const auto first = static_cast<std::ptrdiff_t>(origin.row) * (columns_ / group);
+  if (scales.codes.empty()) {
+    out.scales = scales.values.data() + first;
+  } else {
+    out.scale_codes = scales.codes.data() + first;
+    out.scale_table = scales.table.data();
+  }
+  return out;
+}
+
+void PackedRows::decode_integers(std::int64_t begin, std::int64_t end, const std::uint8_t* bytes, std::int64_t stride,
+                                 std::int8_t* out) const {
+  const auto width = static_cast<std::size_t>(columns_);
+  for (std::int64_t row = begin; row < end; ++row, out += stride) {
+    const Origin origin = origin_[static_cast<std::size_t>(row)];
+    const Source& source = sources_[origin.source];
+    const std::span stored(bytes + (file_order_ ? origin.row : static_cast<std::size_t>(row)) * row_bytes_, row_bytes_);
+    if (source.quant->format == QuantFormat::int8) {
+      std::memcpy(out, stored.data(), width);
+      continue;
+    }
+    thread_local std::vector<float> values;
+    values.resize(width);
+    grid_row(*source.quant, source.sides, origin.row, stored, values);
+    for (std::size_t i = 0; i < width; ++i) out[i] = static_cast<std::int8_t>(values[i]);
   }
 }
 

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "weights/part.h"
+#include "weights/quant/four_bit_row.h"
 
 namespace tritium {
 
@@ -29,6 +30,19 @@ class PackedRows {
   [[nodiscard]] const std::vector<float>& row_scale() const { return row_scale_; }          // [rows], or empty
   [[nodiscard]] const std::vector<float>& column_factor() const { return column_factor_; }  // [columns], or empty
   [[nodiscard]] std::int64_t rotation() const { return rotation_; }                         // 0: none
+
+  // Whether the reference multiplies such rows as 8-bit integers with inputs of 8 bits (spec/weights.md §4.2, §4.3): rotated integer
+  // formats, unless they are marked otherwise. From headers alone.
+  static bool meant_for_integers(const PlacedTensor& tensor);
+  // U of rows [begin, end) as the integers they are, `stride` bytes apart; what lies between them is left alone. Precondition:
+  // meant_for_integers(). Thread safe.
+  void decode_integers(std::int64_t begin, std::int64_t end, const std::uint8_t* bytes, std::int64_t stride, std::int8_t* out) const;
+
+  // U of one row if it is stored as plain integers of 8 bits, else null.
+  [[nodiscard]] const std::int8_t* stored_integers(std::int64_t row, const std::uint8_t* bytes) const;
+
+  // One row of a format whose values are those of a table times the scale of their group; else nothing.
+  [[nodiscard]] std::optional<FourBitRow> four_bit_row(std::int64_t row, const std::uint8_t* bytes) const;
 
   // Where the bytes given to decode() are all rows as the file has them, not in the order of the rows. Precondition: one source.
   void set_file_order() { file_order_ = true; }
