@@ -54,5 +54,6 @@ export default defineConfig({
   },
   esbuild: { jsx: 'automatic', jsxImportSource: 'preact', legalComments: 'none' },
   plugins: [recordSources()],
-  server: { proxy: { '/v1': server, '/health': server } },
+  // The server wants requests of pages under the name by which it was reached.
+  server: { proxy: { '/v1': { target: server, changeOrigin: false } } },
 });

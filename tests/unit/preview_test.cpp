@@ -42,7 +42,7 @@ TEST_F(Pictures, AJpegShowsWhatWasGiven) {
     const Picture back = read(*jpeg);
     EXPECT_EQ(back.width, width);
     EXPECT_EQ(back.height, height);
-    if (width == 64) EXPECT_LT(difference(back, picture), 4) << "colours are kept for pairs of pixels";
+    if (width == 64) { EXPECT_LT(difference(back, picture), 4) << "colours are kept for pairs of pixels"; }
     EXPECT_EQ(*encode_jpeg(picture), *jpeg) << "the same bytes";
   }
 }

@@ -6,6 +6,7 @@ import { expect, expectAccessible, expectNoSidewaysScrolling, screenshot, test }
 const prompt = 'a red circle moves to the right on a blue background with a low tone';
 
 test('from a prompt to a clip and back', async ({ page, server }, { project }) => {
+  test.setTimeout(120_000); // many steps, on machines that have much else to do
   await page.goto(server.url);
   await expect(page.getByRole('heading', { name: 'New clip' })).toBeVisible();
   await screenshot(page, `${project.name}-empty`);
@@ -17,7 +18,7 @@ test('from a prompt to a clip and back', async ({ page, server }, { project }) =
     await page.getByLabel('Seed', { exact: true }).fill('3');
     const plan = page.getByRole('region', { name: 'Plan' });
     await expect(plan).toContainText('96×96, 39 frames, 1.63 s, 8 steps');
-    await expect(plan).toContainText('→ 39');
+    await expect(plan).toContainText('seconds: 0.95 → 1.625');
     await expect(plan).toContainText(/about .*s/);
     await page.getByLabel('Seconds', { exact: true }).fill('');
     await expect(plan).toContainText('22 frames');
@@ -102,7 +103,7 @@ test('from a prompt to a clip and back', async ({ page, server }, { project }) =
 
   await test.step('a running one is cancelled, and tried again', async () => {
     await page.getByLabel('Prompt', { exact: true }).fill('a slow yellow star spins on a black background');
-    await page.getByLabel('Steps').fill('400');
+    await page.getByLabel('Steps').fill('1000');
     await page.getByRole('button', { name: 'Make clip' }).click();
     const job = page.locator('.job[data-status=in_progress]');
     await expect(job).toContainText(/Denoising/, { timeout: 15_000 });

@@ -130,6 +130,6 @@ test('both languages say the same things', () => {
 });
 
 test('numbers as people read them', () => {
-  expect([0.94, 59.7, 61, 3599, 7260].map(duration)).toEqual(['0.9 s', '1 min 00 s', '1 min 01 s', '59 min 59 s', '2 h 01 min']);
+  expect([0.94, 59.7, 61, 3599, 7260].map(duration)).toEqual(['0.94 s', '1 min 00 s', '1 min 01 s', '59 min 59 s', '2 h 01 min']);
   expect([0, 1023, 1536, 5 * 2 ** 30].map(bytes)).toEqual(['0 B', '1023 B', '1.5 KiB', '5.0 GiB']);
 });

@@ -105,7 +105,10 @@ export async function startMock({ port = 0, key = '' } = {}) {
     const adjustments = [];
     if (body.width && width !== Number(body.width))
       adjustments.push({ field: 'width', from: String(body.width), to: String(width), reason: 'sizes are multiples of 32' });
-    if (frames !== asked) adjustments.push({ field: 'frames', from: String(asked), to: String(frames), reason: 'clips have 17n+5 frames' });
+    if (frames !== asked) {
+      const seconds = String(frames / 24);
+      adjustments.push({ field: 'seconds', from: String(body.seconds), to: seconds, reason: 'clips have 17n+5 frames at 24 per second' });
+    }
     const need = width * height * frames * 300;
     const budget = 16 * 2 ** 30;
     return {

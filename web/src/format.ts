@@ -1,6 +1,7 @@
 // Numbers as people read them.
 export function duration(seconds: number): string {
   if (!Number.isFinite(seconds) || seconds < 0) return '';
+  if (seconds < 1) return `${seconds.toFixed(2)} s`;
   if (seconds < 10) return `${seconds.toFixed(1)} s`;
   const whole = Math.round(seconds);
   if (whole < 60) return `${whole} s`;

@@ -90,7 +90,6 @@ HttpResponse answer(const Page& page, const HttpRequest& request) {
                  {"cache-control", page.cache_control},
                  {"vary", "accept-encoding"},
                  {"content-security-policy", kContentPolicy},
-                 {"x-content-type-options", "nosniff"},
                  {"referrer-policy", "no-referrer"},
                  {"cross-origin-opener-policy", "same-origin"},
                  {"permissions-policy", "camera=(), microphone=(), geolocation=()"}};
