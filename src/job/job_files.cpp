@@ -80,7 +80,8 @@ Result<JobOutput> describe(const fs::path& folder) {
 Result<std::unique_ptr<JobFiles>> JobFiles::open(const fs::path& data) {
   std::error_code code;
   for (const fs::path& folder : {data, data / "jobs", data / "spool"}) {
-    fs::create_directories(folder, code);
+    // What people ask for concerns nobody else. A folder that was there is its owner's to open or close.
+    if (fs::create_directories(folder, code)) fs::permissions(folder, fs::perms::owner_all, code);
     if (code)
       return Error{ErrorCode::failure, fmt::format("the data folder '{}' cannot be made: {}", folder.string(), code.message()), "data",
                    "choose another one with --data"};

@@ -12,7 +12,7 @@ namespace tritium {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr double kFirstPause = 0.5, kLongestPause = 5;  // seconds before the disk is tried again
+constexpr double kFirstPause = 0.2, kLongestPause = 1;  // seconds before the disk is tried again
 constexpr double kSecondsBetweenReports = 0.1;          // of progress
 constexpr double kSecondsBetweenRenewals = 30;
 constexpr double kLeaseSlack = 180;  // beyond the stall limit: from there on the thread itself hangs

@@ -9,7 +9,8 @@ constexpr double kStallSeconds = 120;  // reading the headers of large files fro
 
 }  // namespace
 
-Result<std::unique_ptr<Planner>> Planner::open(const EngineOptions& engine, const std::vector<std::string>& worker_command) {
+Result<std::unique_ptr<Planner>> Planner::open(const EngineOptions& engine, const std::vector<std::string>& worker_command,
+                                               const std::function<Budgets(const Budgets&)>& share) {
   std::unique_ptr<Planner> out(new Planner);
   out->options_ = engine;
   out->options_.dump_tensors.clear();
@@ -19,9 +20,8 @@ Result<std::unique_ptr<Planner>> Planner::open(const EngineOptions& engine, cons
   TRITIUM_TRY(out->start());
   out->model_json_ = out->engine_->model_json();
   TRITIUM_TRY_ASSIGN(out->budgets_, out->engine_->memory_budgets());
-  if (out->budgets_ == engine.memory_budgets) return out;
   // From now on with these, which are no longer measured against what is free.
-  out->options_.memory_budgets = out->budgets_;
+  out->options_.memory_budgets = share(out->budgets_);
   out->options_.budgets_are_free = true;
   TRITIUM_TRY(out->start());
   return out;

@@ -9,14 +9,17 @@ namespace tritium {
 
 class Planner {
  public:
-  // Opens the model, and looks once at what memory is free: budgets() says what of it may be taken. Later plans keep to that, whatever a
-  // worker has loaded by then. Errors: as Engine::open().
-  static Result<std::unique_ptr<Planner>> open(const EngineOptions& engine, const std::vector<std::string>& worker_command);
+  using Budgets = std::vector<std::string>;  // as EngineOptions::memory_budgets
+
+  // Opens the model, and looks once at what memory is free: budgets() says what of it may be taken by all workers together. `share` makes
+  // of it what one may take; later plans keep to that, whatever a worker has loaded by then. Errors: as Engine::open().
+  static Result<std::unique_ptr<Planner>> open(const EngineOptions& engine, const std::vector<std::string>& worker_command,
+                                               const std::function<Budgets(const Budgets&)>& share);
 
   // As Engine::plan(); one at a time. Error busy: the process died, twice.
   Result<Plan> plan(const Request& request);
 
-  [[nodiscard]] const std::vector<std::string>& budgets() const { return budgets_; }  // as EngineOptions::memory_budgets
+  [[nodiscard]] const Budgets& budgets() const { return budgets_; }
   [[nodiscard]] const std::string& model_json() const { return model_json_; }
 
  private:
@@ -25,7 +28,7 @@ class Planner {
 
   EngineOptions options_;
   IsolationOptions isolation_;
-  std::vector<std::string> budgets_;
+  Budgets budgets_;
   std::string model_json_;
   std::mutex mutex_;  // guards what follows
   std::unique_ptr<Engine> engine_;

@@ -66,7 +66,9 @@ Result<std::unique_ptr<JobService>> LocalJobService::start(const ServiceOptions&
   engine.device = state.options.workers.front();
   TRITIUM_TRY_ASSIGN(state.files, JobFiles::open(options.data));
   state.files->wait_for_old_workers();
-  TRITIUM_TRY_ASSIGN(out->planner_, Planner::open(engine, options.worker_command));
+  TRITIUM_TRY_ASSIGN(out->planner_, Planner::open(engine, options.worker_command, [&](const Planner::Budgets& all) {
+                       return share_of(all, engine.device, state.options.workers);
+                     }));
   TRITIUM_TRY(out->open_folder());
   out->start_workers();
   out->supervisor_ = std::thread([service = out.get()] { service->supervise(); });

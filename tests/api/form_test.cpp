@@ -60,6 +60,15 @@ TEST(Forms, UrlEncodedOnesToo) {
   EXPECT_EQ(ask(toy.port(), "POST", "/echo", "Content-Type: application/x-www-form-urlencoded\r\n", "a=%4").status, 400);
 }
 
+// What "curl -d" sends unless it is told the type.
+TEST(Forms, ADocumentIsNoForm) {
+  ToyServer toy;
+  const std::string document = R"({"prompt": "a=1&b"})";
+  const Answer answer = ask(toy.port(), "POST", "/echo", "Content-Type: application/x-www-form-urlencoded\r\n", " " + document);
+  EXPECT_EQ(json::parse(answer.body)["body"], " " + document);
+  EXPECT_TRUE(json::parse(answer.body)["form"].empty());
+}
+
 TEST(Forms, MalformedOnesAreRefusedAndNothingIsLeft) {
   ToyServer toy;
   const std::string file = part("name=\"f\"; filename=\"a.png\"", std::string(100'000, 'x'));

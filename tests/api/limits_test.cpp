@@ -61,6 +61,16 @@ TEST(Limits, ChunksAreCounted) {
   EXPECT_EQ(client.read_answer().status, 413);
 }
 
+TEST(Limits, ChunksWithoutAnEndOfTheirHeadAreRefused) {
+  ToyServer toy;
+  for (const char* start : {"5;", "0\r\nX: ", "0\r\n"}) {
+    Client client(toy.port());
+    client.send(std::string("POST /echo HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n") + start);
+    for (int i = 0; i < 100; ++i) client.send("A: " + std::string(1000, 'a') + (*start == '0' ? "\r\n" : ""));
+    EXPECT_EQ(client.read_answer().status, 400) << start;
+  }
+}
+
 TEST(Limits, MemoryOfAllBodiesTogetherIsLimited) {
   http::ServerOptions options;
   options.limits.memory_bytes = 1 << 20;

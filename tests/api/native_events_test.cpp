@@ -90,9 +90,9 @@ TEST_F(NativeEvents, WhatWasMissedIsSentAgain) {
   const std::string id = accepted({{"prompt", "x"}}).id;
   const auto first = follow("/v1/events");
   service_.run(id);
-  service_.progress(id, {"denoise", 1, 50, 0.1, 9});
+  service_.progress(id, {"load", 1, 50, 0.1, 9});
   first->close();
-  service_.progress(id, {"denoise", 2, 50, 0.2, 8});
+  service_.progress(id, {"text", 2, 50, 0.2, 8});
   service_.preview(id, "picture");
   service_.progress(id, {"denoise", 3, 50, 0.3, 7});
   const std::string last = events_in(first->text()).back().id;
@@ -101,12 +101,27 @@ TEST_F(NativeEvents, WhatWasMissedIsSentAgain) {
   EXPECT_EQ(events[0].data["step"], 2);
   EXPECT_EQ(events[1].data["step"], 3);
   // Too long ago: how things stand.
-  for (int i = 4; i < 20; ++i) service_.progress(id, {"denoise", i, 50, 0.3, 7});
+  for (int i = 4; i < 20; ++i) service_.progress(id, {i % 2 == 0 ? "video" : "audio", i, 50, 0.3, 7});
   const auto late = events_in(follow("/v1/events", last)->text());
   ASSERT_EQ(late.size(), 1u);
   EXPECT_EQ(late[0].name, "state");
   EXPECT_EQ(late[0].data["step"], 19);
   EXPECT_EQ(events_in(follow("/v1/events", "what")->text()).size(), 1u);
+}
+
+// A step of a small model takes a hundredth of a second, and nobody reads so fast.
+TEST_F(NativeEvents, ProgressIsToldAFewTimesASecond) {
+  const std::string id = accepted({{"prompt", "x"}}).id;
+  const auto stream = follow("/v1/videos/" + id + "/events");
+  service_.run(id);
+  for (int i = 1; i <= 1000; ++i) service_.progress(id, {"denoise", i, 1000, i / 1000.0, 1});
+  service_.progress(id, {"video", 1, 5, 0.9, 1});
+  service_.complete(id);
+  const auto events = events_in(stream->text());
+  EXPECT_LT(events.size(), 100u);
+  const auto video_stage = std::find_if(events.begin(), events.end(), [](const auto& e) { return e.data["stage"] == "video"; });
+  EXPECT_NE(video_stage, events.end());
+  EXPECT_EQ(events.back().data["status"], "completed");
 }
 
 TEST_F(NativeEvents, AllVideosBeginWithTheUnfinished) {

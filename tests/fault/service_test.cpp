@@ -272,6 +272,18 @@ TEST_F(Service, A36_PlansKeepToTheBudgetOfTheStart) {
   EXPECT_EQ(service_->submit(never).error().message, refused.error().message);
 }
 
+TEST_F(Service, SeveralWorkersShareTheMemoryAndTheWork) {
+  options_.engine.memory_budgets = {"host=1"};
+  options_.workers = {"CPU", "CPU"};
+  start();
+  EXPECT_EQ(service_->plan(spec().request)->memories.front().budget_bytes, std::uint64_t{1} << 29);
+  const std::string first = submit(endless()).id, second = submit(endless()).id;
+  for (const std::string& id : {first, second}) ASSERT_TRUE(wait_for_stage(id, "denoise"));
+  EXPECT_EQ(get(first).state, JobState::running);
+  EXPECT_NE(get(first).worker, get(second).worker);
+  EXPECT_EQ(service_->status().running, 2u);
+}
+
 TEST_F(Service, A10_FinishedJobsGoByPolicyOnly) {
   options_.keep_count = 2;
   start();

@@ -48,6 +48,12 @@ class UrlEncodedBody : public BodyReader {
     return std::nullopt;
   }
   std::optional<Refusal> finish() override {
+    // "curl -d '{...}'" sends this type with every document; no form begins like one.
+    if (const std::size_t first = text_.find_first_not_of(" \t\r\n"); first != std::string::npos && text_[first] == '{') {
+      request_.is_form = false;
+      request_.body = std::move(text_);
+      return std::nullopt;
+    }
     auto pairs = parse_pairs(text_, limits_.form_fields);
     if (!pairs.ok()) return refusal_of(pairs.error());
     for (auto& [name, value] : *pairs) {

@@ -107,6 +107,11 @@ RequestParser::State RequestParser::read(std::string& input) {
     parser.problem = {414, parser.target_message()};
     return State::failed;
   }
+  if (parser.header_complete && !parser.is_done() && state == State::more && input.size() > parser.limits.header_bytes) {
+    parser.problem = {
+        400, fmt::format("the head of a chunk, or what follows the last one, is longer than {} bytes", parser.limits.header_bytes)};
+    return State::failed;
+  }
   return parser.is_done() ? State::done : state;
 }
 

@@ -56,6 +56,7 @@ Result<std::unique_ptr<net::ssl::context>> tls_of(const ServerOptions& options) 
   out->set_options(net::ssl::context::default_workarounds | net::ssl::context::no_sslv2 | net::ssl::context::no_sslv3 |
                        net::ssl::context::no_tlsv1 | net::ssl::context::no_tlsv1_1 | net::ssl::context::no_compression,
                    error);
+  ::SSL_CTX_set_options(out->native_handle(), SSL_OP_NO_RENEGOTIATION);
   ::SSL_CTX_set_mode(out->native_handle(), SSL_MODE_RELEASE_BUFFERS);
   out->use_certificate_chain_file(options.certificate.string(), error);
   if (error)

@@ -39,9 +39,9 @@ std::string path_class(const std::string& path) {
   if (s[0] == "v2" && s.size() >= 2)
     return is_one_of(s[1], {"video_generation", "query", "video_regeneration", "h3_context_ir"}) ? "/v2/" + s[1] : "other";
   if (s[0] == "api" && s.size() >= 2) s.erase(s.begin());
-  if (is_one_of(s[0], {"prompt",        "queue",       "history",  "interrupt",  "free",   "view",    "upload",
-                       "system_stats",  "object_info", "features", "embeddings", "models", "jobs",    "ws",
-                       "view_metadata", "ui",          "assets",   "health",     "ready", "status",  "metrics", "openapi.json"}))
+  if (is_one_of(s[0], {"prompt",      "queue",    "history",    "interrupt", "free",    "view",        "upload",        "system_stats",
+                       "object_info", "features", "embeddings", "models",    "jobs",    "ws",          "view_metadata", "ui",
+                       "assets",      "health",   "ready",      "status",    "metrics", "openapi.json"}))
     return "/" + s[0];
   return "other";
 }

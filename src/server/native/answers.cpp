@@ -198,7 +198,7 @@ ordered_json video_json(const Job& job, const std::string& model) {
   out["dialect"] = job.spec.dialect;
   out["inputs"] = ordered_json::object();
   for (const std::string& name : input_names(job.spec.request)) out["inputs"][name] = "/v1/videos/" + job.id + "/inputs/" + name;
-  out["request"] = ordered_json::parse(settings_json(job), nullptr, false);
+  out["request"] = settings_json(job);
   return out;
 }
 

@@ -19,6 +19,8 @@ int status_of(const Error& error);
 
 // The video object of a job; `model` is the name of what the server runs.
 nlohmann::ordered_json video_json(const Job& job, const std::string& model);
+// The settings of a job as a body that can be posted again; its files as "tritium:JOB/INPUT".
+nlohmann::ordered_json settings_json(const Job& job);
 // Of a job's state within it: "queued", "in_progress", "completed" or "failed".
 const char* status_word(JobState state);
 // What changes while a job runs.

@@ -14,6 +14,7 @@ using nlohmann::ordered_json;
 namespace {
 
 constexpr std::size_t kMostAtBeginning = 100;
+constexpr std::chrono::milliseconds kBetweenProgress{200};
 
 std::string sse(const char* event, const ordered_json& data) { return fmt::format("event: {}\ndata: {}\n\n", event, dump(data)); }
 
@@ -79,7 +80,22 @@ void EventHub::write(Reader& reader, const Entry& entry) {
   if (reader.stream->write(id + entry.text) && ends) reader.stream->close();
 }
 
+bool EventHub::too_soon(Channel& channel, const JobEvent& event) {
+  const Job& job = *event.job;
+  const std::scoped_lock lock(mutex_);
+  if (event.kind != JobEvent::Kind::progress) {
+    if (event.kind != JobEvent::Kind::preview) channel.paces.erase(job.id);
+    return false;
+  }
+  const auto now = std::chrono::steady_clock::now();
+  Pace& pace = channel.paces[job.id];
+  if (pace.stage == job.progress.stage && now - pace.last < kBetweenProgress) return true;
+  pace = {job.progress.stage, now};
+  return false;
+}
+
 void EventHub::take(Channel& channel, const JobEvent& event) {
+  if (too_soon(channel, event)) return;
   Entry entry = entry_of(event);
   const std::scoped_lock lock(mutex_);
   channel.readers.remove_if([](const auto& reader) { return reader->stream->closed(); });

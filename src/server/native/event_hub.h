@@ -4,6 +4,7 @@
 #include "job/service.h"
 #include "server/http/message.h"
 
+#include <chrono>
 #include <deque>
 #include <list>
 #include <map>
@@ -31,6 +32,10 @@ class EventHub {
     bool last = false;  // of its job
     bool keep = true;
   };
+  struct Pace {
+    std::string stage;
+    std::chrono::steady_clock::time_point last;
+  };
   struct Reader {
     std::string job;  // empty: all
     std::shared_ptr<http::Stream> stream;
@@ -39,6 +44,7 @@ class EventHub {
   };
   struct Channel {  // of one owner
     std::unique_ptr<JobService::Subscription> subscription;
+    std::map<std::string, Pace> paces;  // of jobs that run
     std::deque<Entry> kept;
     std::uint64_t forgotten = 0;  // id of the last event that is not kept any more
     std::list<std::shared_ptr<Reader>> readers;
@@ -47,6 +53,8 @@ class EventHub {
   Channel& channel_of(const std::string& owner);
   Entry entry_of(const JobEvent& event) const;
   void take(Channel& channel, const JobEvent& event);
+  // Steps of small models follow each other faster than anybody reads: of a job's progress at most so much is told, but every new stage.
+  bool too_soon(Channel& channel, const JobEvent& event);
   static bool wants(const Reader& reader, const Entry& entry) { return reader.job.empty() || reader.job == entry.job; }
   static void write(Reader& reader, const Entry& entry);
   // What is there now, for a reader that has seen nothing.

@@ -1,4 +1,5 @@
 // What a job was asked for, as a body that can be posted again, and what the dialect remembers beside it.
+#include "server/native/answers.h"
 #include "server/native/translate.h"
 
 #include <fmt/format.h>
@@ -65,7 +66,7 @@ Asked asked_from_json(const std::string& text) {
   return out;
 }
 
-std::string settings_json(const Job& job) {
+ordered_json settings_json(const Job& job) {
   const Request& r = job.spec.request;
   const std::string own = "tritium:" + job.id + "/";
   ordered_json out{{"prompt", r.prompt}};
@@ -94,7 +95,7 @@ std::string settings_json(const Job& job) {
   if (job.spec.outputs > 1) out["num_outputs_per_prompt"] = job.spec.outputs;
   if (job.spec.priority != 0) out["priority"] = job.spec.priority;
   put(out, "deadline_seconds", job.spec.deadline_seconds);
-  return out.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+  return out;
 }
 
 fs::path input_of(const Request& request, std::string_view name) {

@@ -41,9 +41,6 @@ struct Sources {
 // Errors (usage) name field, value and what is allowed.
 Result<Translated> translate(const Sources& sources);
 
-// The settings of a job as a body that can be posted again; its files as "tritium:JOB/INPUT". A JSON document.
-std::string settings_json(const Job& job);
-
 // An input of a job by its name in such a URI: "first_frame", "references/0", "references/0/sound", "retake", ...; empty: there is none.
 std::filesystem::path input_of(const Request& request, std::string_view name);
 // Those there are.

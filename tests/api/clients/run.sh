@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Programs of others, unchanged, against the built server with the demonstration model: OpenAI's SDK for Node, and the calls of SGLang's and
-# vLLM-Omni's scripts.
+# Programs of others, unchanged, against the built server with the demonstration model: OpenAI's SDK for Node, a ComfyUI client, and the
+# calls of SGLang's, vLLM-Omni's and MiniMax's examples.
 #
 #   tests/api/clients/run.sh TRITIUM_BINARY OUTPUT_FOLDER
 #
@@ -45,7 +45,7 @@ ffmpeg -hide_banner -loglevel error -y -f lavfi -i color=red:s=96x96 -frames:v 1
 ffmpeg -hide_banner -loglevel error -y -f lavfi -i color=blue:s=96x96 -frames:v 1 "$output/last.png"
 
 failed=no
-for client in "node $here/openai.mjs" "bash $here/sglang.sh" "bash $here/vllm_omni.sh"; do
+for client in "node $here/openai.mjs" "bash $here/sglang.sh" "bash $here/vllm_omni.sh" "node $here/comfy.mjs" "bash $here/minimax.sh"; do
   echo "== $client"
   if ! $client "$url" "$output"; then echo "FAILED: $client"; failed=yes; fi
 done
