@@ -7,8 +7,8 @@ export default defineConfig({
   testDir: '.',
   outputDir: join(output, 'failures'),
   workers: 1,
-  timeout: 30_000,
-  expect: { timeout: 10_000 },
+  timeout: 90_000, // machines may have much else to do
+  expect: { timeout: 20_000 },
   reporter: [['list']],
   use: {
     browserName: 'chromium',

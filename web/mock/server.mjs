@@ -187,7 +187,7 @@ export async function startMock({ port = 0, key = '' } = {}) {
     void work();
   }
 
-  function create(body) {
+  function create(body, finished = false) {
     const planned = plan(body);
     sequence += 1;
     const id = `video_${String(sequence).padStart(6, '0')}`;
@@ -216,6 +216,7 @@ export async function startMock({ port = 0, key = '' } = {}) {
     if (video.request.num_inference_steps) video.request.num_inference_steps = planned.steps;
     const job = { video };
     jobs.set(id, job);
+    if (finished) return job;
     state(job);
     void work();
     return job;
@@ -327,7 +328,7 @@ export async function startMock({ port = 0, key = '' } = {}) {
     received, // bodies of new jobs, as fields and values
     // A finished job from the past, for galleries with many pages.
     add: (prompt) => {
-      const job = create({ prompt });
+      const job = create({ prompt }, true);
       Object.assign(job.video, { status: 'completed', progress: 100 });
       return job.video.id;
     },
