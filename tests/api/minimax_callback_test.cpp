@@ -23,7 +23,9 @@ class Hook {
       return http::HttpResponse::json(200, "{}");
     });
     router.add("POST", "/deaf", [](const http::HttpRequest&) { return http::HttpResponse::json(200, "{\"challenge\": \"?\"}"); });
-    auto server = http::Server::start({}, std::move(router));
+    http::ServerOptions options;
+    options.spool = spool_.path();
+    auto server = http::Server::start(options, std::move(router));
     EXPECT_TRUE(server.ok());
     server_ = std::move(*server);
   }
@@ -36,6 +38,7 @@ class Hook {
   }
 
  private:
+  TempFolder spool_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<OrderedJson> heard_;
