@@ -27,9 +27,7 @@ class Compute : public TritiumProgram {
   }
   // Of the pictures' latents.
   [[nodiscard]] double relative_l2(const std::string& a, const std::string& b) const {
-    const auto values = [&](const std::string& name) {
-      return (*Checkpoint::open(path(name + ".safetensors")))->read_f32("video").value();
-    };
+    const auto values = [&](const std::string& name) { return Checkpoint::open(path(name + ".safetensors"))->read_f32("video").value(); };
     const std::vector<float> x = values(a), y = values(b);
     double difference = 0, sum = 0;
     for (std::size_t i = 0; i < x.size(); ++i) {
