@@ -75,7 +75,7 @@ std::vector<WeightMatrix> declare(ParamLoader& loader, int unit) {
   return out;
 }
 
-BlockUnits units_of(Device& device, const std::shared_ptr<const WeightPart>& part, int count, bool forget_pages) {
+BlockUnits units_of(Device& device, const std::shared_ptr<const WeightPart>& part, int count, bool past_cache) {
   BlockUnits out;
   out.what = "units";
   for (int u = 0; u < count; ++u) {
@@ -83,11 +83,11 @@ BlockUnits units_of(Device& device, const std::shared_ptr<const WeightPart>& par
     (void)declare(loader, u);
     out.sizes.push_back({loader.slot_bytes(device), loader.table_bytes()});
   }
-  out.load = [part, forget_pages](int u, const DeviceBuffer& slot, const CancelToken& cancel) -> Result<std::shared_ptr<const void>> {
+  out.load = [part, past_cache](int u, const DeviceBuffer& slot, const CancelToken& cancel) -> Result<std::shared_ptr<const void>> {
     ParamLoader loader(*part, "benchmark", MatrixPrecision::bf16, 64);
     auto unit = std::make_shared<Unit>();
     unit->layers = declare(loader, u);
-    auto pool = loader.load_into(slot, {2, forget_pages}, &cancel);
+    auto pool = loader.load_into(slot, {2, past_cache}, &cancel);
     if (!pool.ok()) return pool.error();
     unit->pool = std::move(pool).value();
     return std::shared_ptr<const void>(std::move(unit));
@@ -144,10 +144,10 @@ int main(int argc, char** argv) {
   const std::vector<float> x(static_cast<std::size_t>(kWidth * rows), 0.5f);
   fmt::print("{} units, {} rows\n", count, rows);
   std::uint64_t unit = 0;
-  for (const bool forget_pages : {false, true}) {
+  for (const bool past_cache : {false, true}) {
     // From a budget of two units to three quarters of the file, all smaller than what is resident.
     for (const double share : {0.0, 0.25, 0.5, 0.75}) {
-      BlockUnits units = units_of(*device, part, count, forget_pages);
+      BlockUnits units = units_of(*device, part, count, past_cache);
       unit = BlockStore::least_bytes(units.sizes);
       const std::uint64_t budget = std::max<std::uint64_t>(2 * unit, static_cast<std::uint64_t>(share * count) * unit);
       const auto store = take(BlockStore::create(*device, units, budget));
@@ -155,7 +155,7 @@ int main(int argc, char** argv) {
       const double both = seconds_of_pass(*device, *store, count, &x);
       const auto facts = store->facts();
       fmt::print("{}, budget {} ({} kept of {}): read {:.3f} s, streamed {:.3f} s a pass, {} resident; peak of the process {}\n",
-                 forget_pages ? "pages given back" : "pages kept", format_bytes(budget), facts.kept, facts.units, read, both,
+                 past_cache ? "past the page cache" : "through the page cache", format_bytes(budget), facts.kept, facts.units, read, both,
                  format_bytes(facts.resident_bytes), format_bytes(peak_resident_bytes()));
     }
   }

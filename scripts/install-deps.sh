@@ -14,7 +14,7 @@ packages=(build-essential cmake ninja-build ccache pkg-config git
   libavcodec-dev libavformat-dev libavutil-dev libswscale-dev libswresample-dev
   nlohmann-json3-dev libcli11-dev libfmt-dev libutf8proc-dev libssl-dev libcurl4-openssl-dev zlib1g-dev
   libpng-dev libjpeg-dev libwebp-dev libboost-dev libsqlite3-dev prometheus-cpp-dev
-  libgtest-dev libgmock-dev libbenchmark-dev ffmpeg clang libclang-rt-dev)
+  libgtest-dev libgmock-dev libbenchmark-dev ffmpeg clang libclang-rt-dev chromium)
 
 sources_file=/etc/apt/sources.list.d/tritium.sources
 preferences_file=/etc/apt/preferences.d/tritium
@@ -45,6 +45,8 @@ if [ -z "${TRITIUM_GGML_SOURCE:-}" ]; then
 elif [ "$codename" != bookworm ]; then
   packages+=(libdnnl-dev)
 fi
+# For building the page and testing it in a browser. Packages of Node.js from elsewhere bring npm along and exclude Debian's.
+if ! command -v npm >/dev/null; then packages+=(nodejs npm); fi
 if [ "${1:-}" = "--list" ]; then printf '%s\n' "${packages[@]}"; exit 0; fi
 [ $# -eq 0 ] || { say "usage: scripts/install-deps.sh [--list]"; exit 2; }
 

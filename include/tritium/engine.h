@@ -34,6 +34,7 @@ struct EngineOptions {
   std::filesystem::path dit, text_encoder, video_vae, audio_vae, tokenizer;
   // "DEVICE=GiB", or a number for all; empty: what is free less a reserve. What does not fit is streamed, with the same results.
   std::vector<std::string> memory_budgets;
+  bool budgets_are_free = false;       // plan as if all of them were free, whatever is: for plans about another process
   std::filesystem::path cache_folder;  // text rows of prompts seen before; empty: they are kept in memory only
   bool pin = false;                    // weights that the CPU uses are locked in memory (RLIMIT_MEMLOCK)
   std::string partition;               // "fl2va" or "ref2va"; empty: as the files say
@@ -53,6 +54,8 @@ using ProgressCallback = std::function<void(const Progress&)>;
 struct GenerateHooks {
   std::function<void(const Plan&)> plan;  // once, when everything is decided and nothing has been computed yet
   ProgressCallback progress;
+  // A small JPEG of what the clip will look like, at most one per evaluation; none while the engine does not know how to make one cheaply.
+  std::function<void(const std::string& jpeg)> preview{};
 };
 
 struct StageTiming {
@@ -84,6 +87,10 @@ class Engine {
                             const CancelToken* cancel = nullptr) {
     return generate(request, output, GenerateHooks{{}, progress}, cancel);
   }
+
+  // What may be taken now of the host's memory and of every device in use, in the form of EngineOptions::memory_budgets. Errors: device,
+  // usage (budgets name a device that is not in use).
+  virtual Result<std::vector<std::string>> memory_budgets() = 0;
 
   // Description of the model as a JSON document, and as text for people.
   [[nodiscard]] virtual std::string model_json() const = 0;

@@ -77,6 +77,11 @@ struct OutputOptions {
   std::filesystem::path frames_dir{};  // PNG pictures, if not empty
   std::filesystem::path wav{};         // the sound as 16-bit WAV, if not empty
   std::filesystem::path latents{};     // the final latents as safetensors ("video" [C,T,H,W], "audio" [2,D,A]), if not empty
+  std::filesystem::path thumbnail{};   // the middle frame as a JPEG at most 512 pixels wide, if not empty
+  // A folder for the state of the run, if not empty. A later run of the same request there goes on where this one stopped, with the same
+  // bits in its result; the state of anything else is passed over with a warning. It is the caller's to remove.
+  std::filesystem::path checkpoint{};
+  int checkpoint_steps = 0;  // evaluations between two states; 0: only before the first and after the last
 };
 
 }  // namespace tritium

@@ -132,6 +132,16 @@ constexpr const char* kMark = ".tritium-";
 
 constexpr std::size_t kRandomCharacters = 6;
 
+// Of the process. It can only be read by changing it, so that is done once: two threads at it could leave it changed.
+mode_t creation_mask() {
+  static const mode_t mask = [] {
+    const mode_t before = ::umask(0);
+    ::umask(before);
+    return before;
+  }();
+  return mask;
+}
+
 }  // namespace
 
 // The files of writers that were killed are no longer locked.
@@ -168,9 +178,7 @@ Result<AtomicFile> AtomicFile::create(const fs::path& target) {
     if (fd < 0) return file_error("create a file beside", target, errno);
     ::flock(fd, LOCK_EX | LOCK_NB);
   } while (::fstat(fd, &info) == 0 && info.st_nlink == 0);
-  mode_t mask = ::umask(0);
-  ::umask(mask);
-  ::fchmod(fd, 0666 & ~mask);
+  ::fchmod(fd, 0666 & ~creation_mask());
   return AtomicFile(target, name, fd);
 }
 

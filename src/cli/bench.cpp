@@ -99,13 +99,13 @@ Result<Measured> measure(const BenchOptions& o) {
   TRITIUM_TRY_ASSIGN(const auto folder, Folder::create());
   Measured out;
   const std::string prompt = request.prompt;
-  const OutputOptions output{folder->path() / "out.mp4", {}, {}, {}};
   for (int run = 0; run <= o.runs; ++run) {
     std::random_device random;
     request.seed = std::uint64_t{random()} << 32 | random();
     if (!o.keep_prompt) request.prompt = fmt::format("{} {}", prompt, *request.seed % 10000);
     const double start = monotonic_seconds();
-    TRITIUM_TRY_ASSIGN(const Artifact artifact, engine->generate(request, output, GenerateHooks{}, &cancel));
+    TRITIUM_TRY_ASSIGN(const Artifact artifact,
+                       engine->generate(request, {.video = folder->path() / "out.mp4"}, ProgressCallback(), &cancel));
     const double seconds = monotonic_seconds() - start;
     std::fprintf(stderr, "run %d of %d: %.3f s%s\n", run, o.runs, seconds, run == 0 ? ", with loading; not counted" : "");
     if (run == 0) {

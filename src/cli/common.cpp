@@ -86,7 +86,7 @@ fs::path demo_model() {
   return TRITIUM_DEMO_MODEL;
 }
 
-Result<std::unique_ptr<Engine>> open_engine(const ModelOptions& o, bool quiet, bool references, bool isolate) {
+Result<EngineOptions> engine_options(const ModelOptions& o, bool quiet, bool references) {
   EngineOptions options;
   options.model = o.model;
   options.device = o.device;
@@ -113,6 +113,11 @@ Result<std::unique_ptr<Engine>> open_engine(const ModelOptions& o, bool quiet, b
     options.model = demo_model();
     if (!quiet) std::fprintf(stderr, "No model given (-m DIR): using the bundled demo model, a tiny one for trying things out.\n");
   }
+  return options;
+}
+
+Result<std::unique_ptr<Engine>> open_engine(const ModelOptions& o, bool quiet, bool references, bool isolate) {
+  TRITIUM_TRY_ASSIGN(const EngineOptions options, engine_options(o, quiet, references));
   if (!isolate) return Engine::open(options);
   IsolationOptions isolation;
   isolation.pass_on_stderr = true;

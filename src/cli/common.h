@@ -23,6 +23,9 @@ Runner add_fetch(CLI::App& app);
 Runner add_verify(CLI::App& app);
 Runner add_synth(CLI::App& app);
 Runner add_worker(CLI::App& app);
+Runner add_serve(CLI::App& app);
+Runner add_status(CLI::App& app);
+Runner add_stop(CLI::App& app);
 
 // Checks a number; the parser library's own messages differ from release to release.
 CLI::Validator between(double least, double most);
@@ -45,8 +48,10 @@ struct ModelOptions {
 void add_model_options(CLI::App& app, ModelOptions& options);
 // Of these, what says which files make up the model.
 void add_model_files_options(CLI::App& app, ModelOptions& options);
-// Fills in the bundled demo model (and says so, unless quiet) when none was named. `references`: of a model that has both partitions, the
-// one for references is taken. `isolate`: in a process of its own (job/isolated_engine.h).
+// What the engine is told. Fills in the bundled demo model (and says so, unless quiet) when none was named. `references`: of a model that
+// has both partitions, the one for references is taken.
+Result<EngineOptions> engine_options(const ModelOptions& options, bool quiet, bool references);
+// `isolate`: in a process of its own (job/isolated_engine.h).
 Result<std::unique_ptr<Engine>> open_engine(const ModelOptions& options, bool quiet, bool references, bool isolate = false);
 
 // Options of every command that takes a request.

@@ -18,7 +18,8 @@ namespace {
 struct GenerateOptions {
   ModelOptions model;
   RequestOptions request;
-  std::string output, frames_dir, wav, latents, progress = "auto", isolate = "auto";
+  std::string output, frames_dir, wav, latents, checkpoint, progress = "auto", isolate = "auto";
+  int checkpoint_steps = 5;
   bool json = false;
 };
 
@@ -63,9 +64,13 @@ void print_result(const Artifact& artifact, bool json) {
 
 Result<Artifact> generate(const GenerateOptions& o) {
   TRITIUM_TRY_ASSIGN(const Request request, read_request(o.request));
+  if (!o.checkpoint.empty() && !request.seed)
+    return Error{ErrorCode::usage, "a run can only be taken up with the seed it was begun with", "checkpoint", "give one with --seed"};
   CancelToken& cancel = interrupt_token();  // not earlier: a signal while the prompt is typed simply ends the program
   TRITIUM_TRY_ASSIGN(const auto engine, open_engine(o.model, o.json, !request.references.empty(), isolates(o)));
-  const OutputOptions output{o.output.empty() ? free_name() : fs::path(o.output), o.frames_dir, o.wav, o.latents};
+  OutputOptions output{o.output.empty() ? free_name() : fs::path(o.output), o.frames_dir, o.wav, o.latents};
+  output.checkpoint = o.checkpoint;
+  output.checkpoint_steps = o.checkpoint_steps;
   ProgressPrinter printer(progress_style(o.progress));
   auto artifact = engine->generate(request, output, {print_notes, [&printer](const Progress& p) { printer(p); }}, &cancel);
   printer.finish();
@@ -82,6 +87,10 @@ Runner add_generate(CLI::App& app) {
   app.add_option("--frames-dir", options->frames_dir, "Also write the frames as PNG into this folder")->check(not_empty());
   app.add_option("--wav", options->wav, "Also write the sound as WAV")->check(not_empty());
   app.add_option("--latents", options->latents, "Also write the final latents as safetensors")->check(not_empty());
+  app.add_option("--checkpoint", options->checkpoint, "Keep the state of the run in this folder, and go on from what is there")
+      ->check(not_empty());
+  app.add_option("--checkpoint-steps", options->checkpoint_steps, "Evaluations between two states; 0: none between the first and the last")
+      ->check(between(0, 1000));
   app.add_option("--progress", options->progress, "auto, bar, lines, json or none")
       ->check(CLI::IsMember({"auto", "bar", "lines", "json", "none"}));
   app.add_option("--isolate", options->isolate, "Compute in a process of its own: on, off, or auto = for every device but the CPU")

@@ -73,6 +73,9 @@ int main(int argc, char** argv) {
   };
   constexpr Command kCommands[] = {{"generate", "Make a video with sound from a prompt", add_generate},
                                    {"plan", "Show what a request would compute, without computing it", add_plan},
+                                   {"serve", "Run the service: an HTTP interface, a queue and a page", add_serve},
+                                   {"status", "Say how a running service does", add_status},
+                                   {"stop", "Let a running service finish and end", add_stop},
                                    {"inspect", "Say what a model folder or weight file is", add_inspect},
                                    {"fetch", "Download a model", add_fetch},
                                    {"verify", "Say whether downloaded files are complete and sound", add_verify},

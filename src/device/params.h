@@ -55,10 +55,12 @@ class ParamLoader {
   Result<TensorPool> load(Device& device, const CancelToken* cancel = nullptr, const LoadProgress& progress = {});
 
   // The same into memory that is used again for other tensors, with at most `readers` threads. Values are always copied, never left in
-  // the file's own memory, so that `slot` is all the memory the tensors take. Lets go of the file's pages if told so.
+  // the file's own memory, so that `slot` is all the memory the tensors take.
   struct Refill {
     int readers = 1;
-    bool forget_pages = false;  // in the page cache
+    // The file is larger than what the system could keep of it: read from the disk straight into the slot where that is possible, and
+    // leave nothing of it in the page cache.
+    bool past_cache = false;
   };
   Result<TensorPool> load_into(const DeviceBuffer& slot, Refill how, const CancelToken* cancel = nullptr);
   // What load_into() takes in a slot, and beside it on the host.
@@ -89,6 +91,7 @@ class ParamLoader {
     Compute compute;
     std::shared_ptr<PackedRows> packed;         // filled in by load()
     std::shared_ptr<const FileMapping> mapped;  // the values stay in the file's own memory
+    bool direct = false;                        // the stored bytes come straight from the disk
     ggml_tensor *row_scale = nullptr, *column_factor = nullptr;
   };
   class Reader;
@@ -99,6 +102,8 @@ class ParamLoader {
   WeightMatrix plain_matrix(const std::string& name, std::int64_t out, std::int64_t in, Item item);
   ggml_tensor* add(const std::string& name, ggml_type type, std::vector<std::int64_t> shape, Item item);
   Result<void> for_slices(std::int64_t slices, const std::function<Result<void>(std::int64_t)>& work) const;
+  // Whether the stored bytes are the tensor's own, in one piece and aligned as kernels want them.
+  [[nodiscard]] static bool as_in_file(const Item& item);
   // Binds tensors whose stored bytes can be used where they are.
   Result<void> map_values();
   // Declares the factors a quantized matrix has beside its codes.

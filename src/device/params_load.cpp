@@ -70,6 +70,7 @@ class ParamLoader::Reader {
     TRITIUM_TRY_ASSIGN(rows_, PartRows::open(loader_.part_, item_.source, item_.cropped));
     TRITIUM_TRY(prepare());
     if (item_.mapped != nullptr) return populate(cancel);
+    if (item_.direct) return read_direct(cancel);
     const std::int64_t rows = tensor_rows(), row_bytes = static_cast<std::int64_t>(ggml_nbytes(tensor_)) / std::max<std::int64_t>(1, rows);
     const std::int64_t step = std::max<std::int64_t>(1, static_cast<std::int64_t>(kSliceBytes) / std::max<std::int64_t>(1, row_bytes));
     std::mutex device;  // uploads are one at a time
@@ -109,7 +110,7 @@ class ParamLoader::Reader {
   Result<void> prepare() {
     if (item_.filling == Filling::packed) {
       TRITIUM_TRY_ASSIGN(*item_.packed, PackedRows::open(loader_.part_, item_.source));
-      if (item_.mapped != nullptr) item_.packed->set_file_order();
+      if (item_.mapped != nullptr || item_.direct) item_.packed->set_file_order();
       upload_factors(item_.packed->row_scale(), item_.packed->column_factor());
     }
     if (item_.filling != Filling::encoded) return {};
@@ -132,18 +133,36 @@ class ParamLoader::Reader {
     if (item_.column_factor != nullptr) upload(item_.column_factor, column_factor);
   }
 
-  // The stored bytes are used where they are: they only have to be read, and looked at where they are numbers.
-  Result<void> populate(const CancelToken* cancel) const {
-    const TensorInfo& stored = *item_.source.sources.front()->stored;
-    const auto unit = static_cast<std::uint64_t>(dtype_block(stored.dtype).bytes), step = kSliceBytes / unit * unit;
-    return loader_.for_slices(static_cast<std::int64_t>((stored.bytes + step - 1) / step), [&](std::int64_t slice) -> Result<void> {
+  // The stored bytes are used as they are: they only have to be read, and looked at where they are numbers. `read(first, bytes)` is given
+  // one piece of the stored tensor after the other and returns where it lies then.
+  Result<void> for_pieces(const CancelToken* cancel,
+                          const std::function<Result<const std::uint8_t*>(std::uint64_t first, std::uint64_t bytes)>& read) const {
+    const LogicalTensor& source = *item_.source.sources.front();
+    const std::uint64_t all = source.stored->bytes, unit = static_cast<std::uint64_t>(dtype_block(source.stored->dtype).bytes);
+    const std::uint64_t step = kSliceBytes / unit * unit;
+    return loader_.for_slices(static_cast<std::int64_t>((all + step - 1) / step), [&](std::int64_t slice) -> Result<void> {
       if (cancel != nullptr) TRITIUM_TRY(cancel->check("loading"));
-      const std::uint64_t first = stored.offset + static_cast<std::uint64_t>(slice) * step;
-      const std::uint64_t bytes = std::min(step, stored.offset + stored.bytes - first);
-      TRITIUM_TRY(item_.mapped->populate(first, bytes));
-      if (loader_.policy_.pin) TRITIUM_TRY(item_.mapped->pin(first, bytes));
-      if (!finite_bytes(*item_.source.sources.front(), {item_.mapped->data() + first, bytes})) return not_finite();
+      const std::uint64_t first = static_cast<std::uint64_t>(slice) * step, bytes = std::min(step, all - first);
+      TRITIUM_TRY_ASSIGN(const std::uint8_t* at, read(first, bytes));
+      if (!finite_bytes(source, {at, bytes})) return not_finite();
       return {};
+    });
+  }
+
+  Result<void> populate(const CancelToken* cancel) const {
+    const std::uint64_t offset = item_.source.sources.front()->stored->offset;
+    return for_pieces(cancel, [&](std::uint64_t first, std::uint64_t bytes) -> Result<const std::uint8_t*> {
+      TRITIUM_TRY(item_.mapped->populate(offset + first, bytes));
+      if (loader_.policy_.pin) TRITIUM_TRY(item_.mapped->pin(offset + first, bytes));
+      return item_.mapped->data() + offset + first;
+    });
+  }
+
+  Result<void> read_direct(const CancelToken* cancel) const {
+    const TensorInfo& stored = *item_.source.sources.front()->stored;
+    return for_pieces(cancel, [&](std::uint64_t first, std::uint64_t bytes) -> Result<const std::uint8_t*> {
+      TRITIUM_TRY(loader_.part_.checkpoint().read_direct(stored, first, {host_ + first, bytes}));
+      return host_ + first;
     });
   }
 
@@ -213,13 +232,18 @@ Result<void> ParamLoader::for_slices(std::int64_t slices, const std::function<Re
   return for_each_parallel(slices, readers_ > 0 ? readers_ : std::min(usable_cpus(), kMaxReaders), work);
 }
 
+bool ParamLoader::as_in_file(const Item& item) {
+  const bool packed = item.filling == Filling::packed;
+  if (item.source.sources.size() != 1 || (!packed && (item.filling != Filling::as_is || !item.source.order.empty()))) return false;
+  const TensorInfo& stored = *item.source.sources.front()->stored;
+  // Packed rows are read byte by byte; others by kernels that want whole elements.
+  return stored.bytes >= kSmallestMapped && (packed || stored.offset % sizeof(float) == 0);
+}
+
 Result<void> ParamLoader::map_values() {
   for (Item& item : items_) {
-    const bool packed = item.filling == Filling::packed;
-    if (item.source.sources.size() != 1 || (!packed && (item.filling != Filling::as_is || !item.source.order.empty()))) continue;
+    if (!as_in_file(item)) continue;
     const TensorInfo& stored = *item.source.sources.front()->stored;
-    // Packed rows are read byte by byte; others by kernels that want whole elements.
-    if (stored.bytes < kSmallestMapped || (!packed && stored.offset % sizeof(float) != 0)) continue;
     auto mapping = part_.checkpoint().mapping(stored);
     if (!mapping.ok()) return {};  // address space may be limited: values are copied
     item.mapped = std::move(mapping).value();
@@ -247,12 +271,19 @@ Result<TensorPool> ParamLoader::load(Device& device, const CancelToken* cancel, 
 
 Result<TensorPool> ParamLoader::load_into(const DeviceBuffer& slot, Refill how, const CancelToken* cancel) {
   TRITIUM_TRY(check());
-  TRITIUM_TRY(pool_.place(slot));
+  TensorPool::Places places;
+  for (Item& item : items_) {
+    if (!how.past_cache || !slot.is_host() || !as_in_file(item)) continue;
+    const TensorInfo& stored = *item.source.sources.front()->stored;
+    item.direct = stored.bytes == ggml_nbytes(item.tensor);
+    if (item.direct) places.emplace(item.tensor, stored.offset);
+  }
+  TRITIUM_TRY(pool_.place(slot, places));
   readers_ = how.readers;
   for (const Item& item : items_) {
     if (cancel != nullptr) TRITIUM_TRY(cancel->check("loading"));
     TRITIUM_TRY(Reader(*this, item).fill(cancel));
-    if (!how.forget_pages) continue;
+    if (!how.past_cache) continue;
     for (const LogicalTensor* source : item.source.sources) part_.checkpoint().forget_pages(*source->stored);
   }
   items_.clear();

@@ -51,17 +51,19 @@ Result<DeviceBuffer> DeviceBuffer::create(Device& device, std::uint64_t bytes, c
   return DeviceBuffer(buffer);
 }
 
-Result<void> TensorPool::place(const DeviceBuffer& buffer) {
+Result<void> TensorPool::place(const DeviceBuffer& buffer, const Places& places) {
   const std::size_t alignment = ggml_backend_buffer_get_alignment(buffer.get());
   auto* base = static_cast<std::uint8_t*>(ggml_backend_buffer_get_base(buffer.get()));
   std::size_t at = 0;
   for (ggml_tensor* t = ggml_get_first_tensor(context_.get()); t != nullptr; t = ggml_get_next_tensor(context_.get(), t)) {
-    const std::size_t bytes = padded(ggml_backend_buffer_get_alloc_size(buffer.get(), t), alignment);
+    if (const auto wanted = places.find(t); wanted != places.end())
+      at += (wanted->second - reinterpret_cast<std::uintptr_t>(base + at)) % kPage;
+    const std::size_t bytes = ggml_backend_buffer_get_alloc_size(buffer.get(), t);
     if (at + bytes > buffer.bytes())
       return Error{ErrorCode::failure, fmt::format("'{}' does not fit into {} of memory", t->name, format_bytes(buffer.bytes())), "", ""};
     if (ggml_backend_tensor_alloc(buffer.get(), t, base + at) != GGML_STATUS_SUCCESS)
       return Error{ErrorCode::device, fmt::format("'{}' could not be placed", t->name), "", ""};
-    at += bytes;
+    at = padded(at + bytes, alignment);
   }
   return {};
 }
@@ -70,7 +72,7 @@ std::uint64_t TensorPool::placed_bytes(const Device& device) const {
   ggml_backend_buffer_type_t type = ggml_backend_get_default_buffer_type(device.backend());
   std::uint64_t sum = 0;
   for (ggml_tensor* t = ggml_get_first_tensor(context_.get()); t != nullptr; t = ggml_get_next_tensor(context_.get(), t))
-    sum += padded(ggml_backend_buft_get_alloc_size(type, t), ggml_backend_buft_get_alignment(type));
+    sum += padded(ggml_backend_buft_get_alloc_size(type, t), ggml_backend_buft_get_alignment(type)) + (ggml_nbytes(t) >= kPage ? kPage : 0);
   return sum;
 }
 

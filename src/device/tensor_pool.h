@@ -6,6 +6,7 @@
 #include <ggml-cpp.h>
 #include <ggml.h>
 #include <initializer_list>
+#include <map>
 #include <memory>
 #include <span>
 
@@ -40,9 +41,12 @@ class TensorPool {
   // Error does_not_fit names the bytes. On a dry device the tensors stay without memory.
   Result<void> allocate(Device& device, const std::string& what, Contents contents = Contents::zeroed);
 
-  // Instead of allocate(): puts the tensors into memory that exists and outlives their use. Error failure if it is too small.
-  Result<void> place(const DeviceBuffer& buffer);
-  // What place() takes on a device, padding included.
+  // Instead of allocate(): puts the tensors into memory that exists and outlives their use. Error failure if it is too small. Tensors
+  // named in `places` begin at an address that agrees with that number modulo kPage: so a file is read straight into them.
+  using Places = std::map<const ggml_tensor*, std::uint64_t>;
+  static constexpr std::uint64_t kPage = 4096;
+  Result<void> place(const DeviceBuffer& buffer, const Places& places = {});
+  // What place() takes on a device at the most, padding included.
   [[nodiscard]] std::uint64_t placed_bytes(const Device& device) const;
 
   // Lets a tensor use memory that lies elsewhere, on the host: a mapped file. To be called before allocate(), which leaves such tensors

@@ -34,14 +34,23 @@ class IsolatedEngine final : public Engine {
   Result<void> be_ready(const CancelToken* cancel) {
     if (client_ && client_->alive()) return {};
     client_.reset();
-    TRITIUM_TRY_ASSIGN(auto client, WorkerClient::start(isolation_));
-    TRITIUM_TRY(client->request(FrameType::open, encode_message(OpenMessage{folder_, options_}), "opening the model", cancel));
-    TRITIUM_TRY_ASSIGN(const WorkerFrame frame, client->receive(cancel));
-    if (frame.type == FrameType::failed) return failure(*client, frame);
-    if (frame.type != FrameType::opened) return client->unexpected(frame);
-    TRITIUM_TRY_ASSIGN(opened_, client->decode<OpenedMessage>(frame));
+    words_.clear();
+    TRITIUM_TRY_ASSIGN(auto client, WorkerClient::start(isolation_, &words_));
+    if (isolation_.on_start) isolation_.on_start(client->pid());
+    auto opened = open_in(*client, cancel);
+    if (!opened.ok()) {
+      words_ = client->last_words();
+      return opened.error();
+    }
+    opened_ = std::move(*opened);
     client_ = std::move(client);
     return {};
+  }
+
+  // For the first call: whether it failed for want of an answer is told as for all others.
+  Result<void> open() {
+    answered_ = false;
+    return report(be_ready(nullptr));
   }
 
   // Sends a request and waits for the first frame of the answer. A worker left from earlier that dies without one may have been dead, or
@@ -56,6 +65,38 @@ class IsolatedEngine final : public Engine {
   }
 
   Result<Plan> plan(const Request& request) override {
+    answered_ = false;
+    return report(ask_for_plan(request));
+  }
+
+  using Engine::generate;
+  Result<Artifact> generate(const Request& request, const OutputOptions& output, const GenerateHooks& hooks,
+                            const CancelToken* cancel) override {
+    answered_ = false;
+    return report(ask_for_clip(request, output, hooks, cancel));
+  }
+
+  // As they were when the worker opened the model.
+  Result<std::vector<std::string>> memory_budgets() override { return opened_.memory_budgets; }
+  [[nodiscard]] std::string model_json() const override { return opened_.model_json; }
+  [[nodiscard]] std::string model_text() const override { return opened_.model_text; }
+
+ private:
+  template <class T>
+  T report(T result) {
+    if (!result.ok() && !answered_ && isolation_.on_loss) isolation_.on_loss(client_ ? client_->last_words() : words_);
+    return result;
+  }
+
+  Result<OpenedMessage> open_in(WorkerClient& client, const CancelToken* cancel) {
+    TRITIUM_TRY(client.request(FrameType::open, encode_message(OpenMessage{folder_, options_}), "opening the model", cancel));
+    TRITIUM_TRY_ASSIGN(const WorkerFrame frame, client.receive(cancel));
+    if (frame.type == FrameType::failed) return failure(client, frame);
+    if (frame.type != FrameType::opened) return client.unexpected(frame);
+    return client.decode<OpenedMessage>(frame);
+  }
+
+  Result<Plan> ask_for_plan(const Request& request) {
     TRITIUM_TRY_ASSIGN(const WorkerFrame frame,
                        ask(FrameType::plan, encode_message(PlanMessage{current_folder(), request}), "planning", nullptr));
     if (frame.type == FrameType::failed) return failure(*client_, frame);
@@ -63,15 +104,14 @@ class IsolatedEngine final : public Engine {
     return client_->decode<Plan>(frame);
   }
 
-  using Engine::generate;
-  Result<Artifact> generate(const Request& request, const OutputOptions& output, const GenerateHooks& hooks,
-                            const CancelToken* cancel) override {
+  Result<Artifact> ask_for_clip(const Request& request, const OutputOptions& output, const GenerateHooks& hooks,
+                                const CancelToken* cancel) {
     const OutputState before(output);
     const Cleaner cleaner{*this, before};
     const bool cancelled = cancel != nullptr && cancel->cancelled();
-    answered_ = false;
     TRITIUM_TRY_ASSIGN(WorkerFrame frame,
-                       ask(FrameType::generate, encode_message(GenerateMessage{current_folder(), request, output, cancelled}),
+                       ask(FrameType::generate,
+                           encode_message(GenerateMessage{current_folder(), request, output, cancelled, static_cast<bool>(hooks.preview)}),
                            "preparing the request", cancel));
     for (;;) {
       switch (frame.type) {
@@ -87,13 +127,15 @@ class IsolatedEngine final : public Engine {
           if (hooks.progress) hooks.progress(progress);
           break;
         }
+        case FrameType::preview:
+          if (hooks.preview) hooks.preview(frame.body);
+          break;
         case FrameType::done: {
           auto artifact = client_->decode<Artifact>(frame);
           answered_ = artifact.ok();
           return artifact;
         }
         case FrameType::failed:
-          answered_ = true;
           return failure(*client_, frame);
         default:
           return client_->unexpected(frame);
@@ -102,10 +144,6 @@ class IsolatedEngine final : public Engine {
     }
   }
 
-  [[nodiscard]] std::string model_json() const override { return opened_.model_json; }
-  [[nodiscard]] std::string model_text() const override { return opened_.model_text; }
-
- private:
   Result<WorkerFrame> ask_once(FrameType type, const std::string& body, const std::string& doing, const CancelToken* cancel) {
     TRITIUM_TRY(client_->request(type, body, doing, cancel));
     return client_->receive(cancel);
@@ -126,8 +164,9 @@ class IsolatedEngine final : public Engine {
   };
 
   // The error that the worker reports.
-  static Error failure(WorkerClient& client, const WorkerFrame& frame) {
+  Error failure(WorkerClient& client, const WorkerFrame& frame) {
     auto message = client.decode<FailedMessage>(frame);
+    answered_ = message.ok();
     return message.ok() ? std::move(message->error) : message.error();
   }
 
@@ -136,6 +175,7 @@ class IsolatedEngine final : public Engine {
   fs::path folder_;  // where the names in options_ begin
   OpenedMessage opened_;
   std::unique_ptr<WorkerClient> client_;
+  std::string words_;  // of a worker that did not come to open the model
   bool answered_ = true;
 };
 
@@ -143,7 +183,7 @@ class IsolatedEngine final : public Engine {
 
 Result<std::unique_ptr<Engine>> open_isolated_engine(const EngineOptions& options, const IsolationOptions& isolation) {
   auto engine = std::make_unique<IsolatedEngine>(options, isolation);
-  TRITIUM_TRY(engine->be_ready(nullptr));
+  TRITIUM_TRY(engine->open());
   return std::unique_ptr<Engine>(std::move(engine));
 }
 

@@ -3,6 +3,7 @@
 
 #include <tritium/engine.h>
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,11 @@ struct IsolationOptions {
   double stall_seconds = 0;
   double grace_seconds = 20;    // from cancelling until the worker is killed
   bool pass_on_stderr = false;  // what the worker says on standard error also goes to that of this process
+  // Called on the thread of the caller; each may be empty.
+  std::function<void(int pid)> on_start;  // a worker process runs
+  // The call that is about to fail got no answer: the worker could not be started, died, or was ended. With the end of what it said on
+  // standard error. An error without this call is the engine's own.
+  std::function<void(const std::string& last_words)> on_loss;
 };
 
 // Starts a worker and opens the model in it. The engine behaves as that of Engine::open(): the same results, errors, progress and files;

@@ -37,11 +37,11 @@ struct JobEvent {
 };
 
 struct JobQuery {
-  std::string owner;             // only this owner's
-  std::string dialect;           // empty: any
-  std::vector<JobState> states;  // empty: any
-  std::string after;             // id of the last job of the page before
-  std::size_t limit = 20;        // 1..1000
+  std::string owner{};             // only this owner's
+  std::string dialect{};           // empty: any
+  std::vector<JobState> states{};  // empty: any
+  std::string after{};             // id of the last job of the page before
+  std::size_t limit = 20;          // 1..1000
   bool oldest_first = false;
 };
 struct JobPage {

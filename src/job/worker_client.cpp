@@ -24,17 +24,24 @@ constexpr double kLongestLook = 0.2;
 WorkerClient::WorkerClient(std::unique_ptr<WorkerProcess> process, const IsolationOptions& options)
     : process_(std::move(process)), stall_seconds_(options.stall_seconds), grace_seconds_(options.grace_seconds) {}
 
-Result<std::unique_ptr<WorkerClient>> WorkerClient::start(const IsolationOptions& options) {
+Result<std::unique_ptr<WorkerClient>> WorkerClient::start(const IsolationOptions& options, std::string* words) {
   TRITIUM_TRY_ASSIGN(auto process, WorkerProcess::start(options.command, options.pass_on_stderr));
   std::unique_ptr<WorkerClient> client(new WorkerClient(std::move(process), options));
   client->moment_.doing = "starting";
   if (client->stall_seconds_ <= 0) client->stall_seconds_ = kSecondsUntilHello;
-  TRITIUM_TRY_ASSIGN(const WorkerFrame hello, client->receive(nullptr));
+  if (const auto greeted = client->greet(); !greeted.ok()) {
+    *words = client->last_words();
+    return greeted.error();
+  }
   client->stall_seconds_ = options.stall_seconds;
-  if (const auto same = check_hello(hello); !same.ok()) return client->confused(same.error());
-  TRITIUM_TRY_ASSIGN(const std::string frame, encode_frame(FrameType::hello, hello_body()));
-  TRITIUM_TRY(client->send(frame, nullptr));
   return client;
+}
+
+Result<void> WorkerClient::greet() {
+  TRITIUM_TRY_ASSIGN(const WorkerFrame hello, receive(nullptr));
+  if (const auto same = check_hello(hello); !same.ok()) return confused(same.error());
+  TRITIUM_TRY_ASSIGN(const std::string frame, encode_frame(FrameType::hello, hello_body()));
+  return send(frame, nullptr);
 }
 
 Result<void> WorkerClient::request(FrameType type, const std::string& body, const std::string& doing, const CancelToken* cancel) {

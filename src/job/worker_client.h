@@ -11,8 +11,8 @@ namespace tritium {
 
 class WorkerClient {
  public:
-  // Starts the process and exchanges versions.
-  static Result<std::unique_ptr<WorkerClient>> start(const IsolationOptions& options);
+  // Starts the process and exchanges versions. `words`: the end of what one said that failed.
+  static Result<std::unique_ptr<WorkerClient>> start(const IsolationOptions& options, std::string* words);
 
   [[nodiscard]] bool alive() const { return !over_ && !process_->wait(0) && !process_->hung_up(); }
 
@@ -37,9 +37,12 @@ class WorkerClient {
   void note(const Progress& progress) { moment_.last = progress; }
   [[nodiscard]] const WorkerMoment& moment() const { return moment_; }
   void end();  // SIGKILL, and a short wait
+  [[nodiscard]] int pid() const { return process_->pid(); }
+  [[nodiscard]] std::string last_words() const { return process_->last_words(); }
 
  private:
   WorkerClient(std::unique_ptr<WorkerProcess> process, const IsolationOptions& options);
+  Result<void> greet();
   // One look at the token and the clock.
   Result<void> check(const CancelToken* cancel);
   Result<void> send(std::string_view bytes, const CancelToken* cancel);

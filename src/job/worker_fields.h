@@ -26,6 +26,7 @@ void list(auto&& field, Of<EngineOptions> auto& o) {
   field("audio_vae", o.audio_vae);
   field("tokenizer", o.tokenizer);
   field("memory_budgets", o.memory_budgets);
+  field("budgets_are_free", o.budgets_are_free);
   field("cache_folder", o.cache_folder);
   field("pin", o.pin);
   field("partition", o.partition);
@@ -82,6 +83,9 @@ void list(auto&& field, Of<OutputOptions> auto& o) {
   field("frames_dir", o.frames_dir);
   field("wav", o.wav);
   field("latents", o.latents);
+  field("thumbnail", o.thumbnail);
+  field("checkpoint", o.checkpoint);
+  field("checkpoint_steps", o.checkpoint_steps);
 }
 
 void list(auto&& field, Of<Adjustment> auto& a) {
@@ -213,6 +217,7 @@ void list(auto&& field, Of<OpenMessage> auto& m) {
 void list(auto&& field, Of<OpenedMessage> auto& m) {
   field("model_json", m.model_json);
   field("model_text", m.model_text);
+  field("memory_budgets", m.memory_budgets);
 }
 
 void list(auto&& field, Of<PlanMessage> auto& m) {
@@ -225,6 +230,7 @@ void list(auto&& field, Of<GenerateMessage> auto& m) {
   field("request", m.request);
   field("output", m.output);
   field("cancelled", m.cancelled);
+  field("previews", m.previews);
 }
 
 void list(auto&& field, Of<FailedMessage> auto& m) { field("error", m.error); }

@@ -137,7 +137,10 @@ class Worker {
   // A caller that is gone is noticed by the reader.
   void send(FrameType type, const std::string& body) {
     const auto frame = encode_frame(type, body);
-    if (!frame.ok()) return type == FrameType::progress ? void() : send(FrameType::failed, encode_message(FailedMessage{frame.error()}));
+    if (!frame.ok())
+      return type == FrameType::progress || type == FrameType::preview
+                 ? void()
+                 : send(FrameType::failed, encode_message(FailedMessage{frame.error()}));
     const std::lock_guard lock(sending_);
     for (std::string_view rest = *frame; !rest.empty();) {
       const ssize_t n = ::write(out_, rest.data(), rest.size());
@@ -193,12 +196,17 @@ class Worker {
     enter(message.folder);
     engine_.reset();
     auto opened = Engine::open(message.options);
-    if (opened.ok()) {
-      engine_ = std::move(*opened);
-      answer(FrameType::opened, encode_message(OpenedMessage{engine_->model_json(), engine_->model_text()}));
-    } else {
+    if (!opened.ok()) {
       answer(opened.error());
+      return {};
     }
+    const auto budgets = (*opened)->memory_budgets();
+    if (!budgets.ok()) {
+      answer(budgets.error());
+      return {};
+    }
+    engine_ = std::move(*opened);
+    answer(FrameType::opened, encode_message(OpenedMessage{engine_->model_json(), engine_->model_text(), *budgets}));
     return {};
   }
 
@@ -224,8 +232,9 @@ class Worker {
     TRITIUM_TRY_ASSIGN(const GenerateMessage message, decode_message<GenerateMessage>(work.frame.body));
     enter(message.folder);
     if (message.cancelled) work.cancel->cancel();
-    const GenerateHooks hooks{[this](const Plan& p) { send(FrameType::planned, encode_message(p)); },
-                              [this](const Progress& p) { send(FrameType::progress, encode_message(p)); }};
+    GenerateHooks hooks{[this](const Plan& p) { send(FrameType::planned, encode_message(p)); },
+                        [this](const Progress& p) { send(FrameType::progress, encode_message(p)); }};
+    if (message.previews) hooks.preview = [this](const std::string& jpeg) { send(FrameType::preview, jpeg); };
     const auto made = engine_->generate(message.request, message.output, hooks, work.cancel.get());
     if (made.ok())
       answer(FrameType::done, encode_message(*made));

@@ -19,6 +19,7 @@ struct OpenMessage {
 
 struct OpenedMessage {
   std::string model_json, model_text;
+  std::vector<std::string> memory_budgets;  // Engine::memory_budgets()
 };
 
 struct PlanMessage {
@@ -31,6 +32,7 @@ struct GenerateMessage {
   Request request;
   OutputOptions output;
   bool cancelled = false;  // before it began
+  bool previews = false;   // are wanted
 };
 
 struct FailedMessage {

@@ -3,14 +3,14 @@
 //   bytes 0..2  "TrW"
 //   byte  3     type
 //   bytes 4..7  length of the document, little endian, at most kMaxFrameBytes
-//   then        the document (worker_codec.h)
+//   then        the document (worker_codec.h); of `preview` a JPEG
 //
 // The worker speaks first, with `hello`. The caller answers with its own `hello` and with `open`. From then on the caller sends one request
 // at a time and the worker answers each with exactly one final frame:
 //
 //   open      ->  opened | failed
 //   plan      ->  planned | failed
-//   generate  ->  planned, progress ..., then done | failed
+//   generate  ->  planned, progress | preview ..., then done | failed
 //   cancel    ->  nothing of its own: the request that runs ends with failed (interrupted), unless it was just done
 //
 // The end of the stream tells the worker to end.
@@ -26,10 +26,10 @@
 namespace tritium {
 
 // Counts changes of the frames. Documents are tied to the version of the program, which is compared too.
-constexpr int kWorkerProtocol = 1;
+constexpr int kWorkerProtocol = 2;
 
-enum class FrameType : std::uint8_t { hello = 1, open, plan, generate, cancel, opened, planned, progress, done, failed };
-constexpr FrameType kLastFrameType = FrameType::failed;
+enum class FrameType : std::uint8_t { hello = 1, open, plan, generate, cancel, opened, planned, progress, done, failed, preview };
+constexpr FrameType kLastFrameType = FrameType::preview;
 
 struct WorkerFrame {
   FrameType type = FrameType::hello;

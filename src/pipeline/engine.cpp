@@ -2,9 +2,11 @@
 
 #include "base/system.h"
 #include "base/try.h"
+#include "pipeline/checkpoint.h"
 #include "pipeline/fallbacks.h"
 #include "pipeline/job.h"
 #include "pipeline/model_json.h"
+#include "pipeline/preview.h"
 #include "pipeline/progress.h"
 #include "pipeline/publish.h"
 #include "pipeline/stages.h"
@@ -31,13 +33,14 @@ class LocalEngine final : public Engine {
         compute_(options.compute),
         observed_(static_cast<bool>(observer) || !options.profile.empty()),
         profile_file_(options.profile),
-        texts_(observed_ ? std::filesystem::path() : options.cache_folder) {
+        texts_(observed_ ? std::filesystem::path() : options.cache_folder),
+        previews_(options.cache_folder, encoder_key(*model_.video_vae, "preview")) {
     if (!profile_file_.empty()) devices_.set_profile(&profile_);
     parts_.before_dropping_dit([this] { loras_.release(); });
   }
 
   Result<Plan> plan(const Request& request) override {
-    TRITIUM_TRY_ASSIGN(Job job, planner_.prepare(request, nullptr));
+    TRITIUM_TRY_ASSIGN(PreparedRequest job, planner_.prepare(request, nullptr));
     TRITIUM_TRY(list_fallbacks(job));
     return job.plan;
   }
@@ -51,19 +54,30 @@ class LocalEngine final : public Engine {
   using Engine::generate;
   Result<Artifact> generate(const Request& request, const OutputOptions& output, const GenerateHooks& hooks,
                             const CancelToken* cancel) override {
-    TRITIUM_TRY_ASSIGN(const Job job, planner_.prepare(request, cancel));
+    TRITIUM_TRY_ASSIGN(const PreparedRequest job, planner_.prepare(request, cancel));
     const Plan& plan = job.plan;
     if (hooks.plan) hooks.plan(plan);
     TRITIUM_TRY_ASSIGN(AtomicFile reserved, reserve_output(output, plan));
 
     ProgressTracker tracker(expected_stages(plan), hooks.progress);
-    Run run{job,           request, part_places(plan, parts_for(job.inputs), lora_bytes(job.loras)),
-            tracker,       cancel,  [&tracker](int done, int of) { tracker.report(done, of); },
-            text_key(job), {},      {}};
+    Run run{job,
+            request,
+            part_places(plan, parts_for(job.inputs), lora_bytes(job.loras)),
+            tracker,
+            cancel,
+            [&tracker](int done, int of) { tracker.report(done, of); },
+            text_key(job),
+            {},
+            {},
+            hooks,
+            {},
+            {},
+            {}};
     if (!observed_) run.known_text = texts_.find(run.text_key);
     tracker.begin("load");
-    TRITIUM_TRY_ASSIGN(run.turn, begin_turn(run));
     TRITIUM_TRY_ASSIGN(const std::string fingerprints, fingerprints_of_weights(cancel));
+    TRITIUM_TRY(take_up(run, output, fingerprints));
+    TRITIUM_TRY_ASSIGN(run.turn, begin_turn(run));
     Conditioning conditioning;
     TRITIUM_TRY(condition(run, conditioning));
     TRITIUM_TRY_ASSIGN(const Latents latents, denoise_all(run, conditioning));
@@ -81,16 +95,23 @@ class LocalEngine final : public Engine {
     TRITIUM_TRY(publish(std::move(reserved), output, plan, clip, latents, guard, metadata, cancel, run.step));
     tracker.finish();
     artifact.timings = tracker.timings();
+    const auto& remarks = run.checkpoint.warnings();
+    artifact.warnings.insert(artifact.warnings.end(), remarks.begin(), remarks.end());
+    if (hooks.preview) previews_.learn(plan, latents.video, clip);
     TRITIUM_TRY(write_profile());
     return artifact;
   }
 
+  Result<std::vector<std::string>> memory_budgets() override {
+    TRITIUM_TRY_ASSIGN(const Machine machine, describe_machine(machine_, devices_, parts_));
+    return budget_texts(machine);
+  }
   [[nodiscard]] std::string model_json() const override { return describe_model_json(model_); }
   [[nodiscard]] std::string model_text() const override { return describe_model_text(model_); }
 
  private:
   struct Run {
-    const Job& job;
+    const PreparedRequest& job;
     const Request& request;
     std::map<Part, PartPlace> places;
     ProgressTracker& tracker;
@@ -99,7 +120,25 @@ class LocalEngine final : public Engine {
     std::string text_key;
     std::optional<TextCache::Rows> known_text;
     Turns::Turn turn;
+    const GenerateHooks& hooks;
+    RunCheckpoint checkpoint;
+    // What an earlier run left.
+    std::optional<Conditioning> conditioning;
+    std::optional<DenoiseState> state;
+
+    [[nodiscard]] bool conditioned() const { return conditioning || denoised(); }
+    [[nodiscard]] bool denoised() const { return state && state->steps == job.plan.steps; }
   };
+
+  // What an earlier run of the same request reached.
+  Result<void> take_up(Run& run, const OutputOptions& output, const std::string& fingerprints) const {
+    if (output.checkpoint.empty() || observed_) return {};
+    TRITIUM_TRY_ASSIGN(std::string key, run_key(run.job, run.request, fingerprints, compute_, run.cancel));
+    run.checkpoint = RunCheckpoint(output.checkpoint, std::move(key), output.checkpoint_steps);
+    run.state = run.checkpoint.latents(run.job.plan);
+    if (!run.denoised()) run.conditioning = run.checkpoint.conditioning(run.job.plan);
+    return {};
+  }
 
   Result<void> write_profile() const {
     if (profile_file_.empty()) return {};
@@ -108,7 +147,7 @@ class LocalEngine final : public Engine {
   }
 
   // Which operations devices other than the CPU do not have.
-  Result<void> list_fallbacks(Job& job) {
+  Result<void> list_fallbacks(PreparedRequest& job) {
     for (const auto& [part, place] : part_places(job.plan, parts_for(job.inputs), 0))
       for (const PartPlace::Share& share : place.shares) {
         TRITIUM_TRY_ASSIGN(const Device* device, devices_.get(share.device));
@@ -125,15 +164,17 @@ class LocalEngine final : public Engine {
   Result<Turns::Turn> begin_turn(const Run& run) {
     std::vector<Part> without;
     if (run.known_text) without = {Part::text, Part::vision};
+    if (run.conditioned()) without = {Part::text, Part::vision, Part::video_encoder, Part::audio_encoder};
+    if (run.denoised()) without.push_back(Part::dit);
     const bool overlaps = !observed_ && may_overlap(run.job.plan);
     if (overlaps) {
       TRITIUM_TRY_ASSIGN(Turns::Turn shared, turns_.share(run.cancel));
-      if (parts_.all_loaded(run.places, without) && loras_.has(run.job.loras)) return shared;
+      if (parts_.all_loaded(run.places, without) && (run.denoised() || loras_.has(run.job.loras))) return shared;
     }
     TRITIUM_TRY_ASSIGN(Turns::Turn turn, turns_.alone(run.cancel));
     TRITIUM_TRY(load_what_stays(run, without));
     if (overlaps) {
-      TRITIUM_TRY(loras_.use(parts_.dit(), run.job.loras, run.cancel));
+      if (!run.denoised()) TRITIUM_TRY(loras_.use(parts_.dit(), run.job.loras, run.cancel));
       turn.share_from_now_on();
     }
     return turn;
@@ -145,7 +186,7 @@ class LocalEngine final : public Engine {
     return fingerprints_;
   }
 
-  [[nodiscard]] std::string text_key(const Job& job) const {
+  [[nodiscard]] std::string text_key(const PreparedRequest& job) const {
     const StagePlan& stage = *std::find_if(job.plan.stages.begin(), job.plan.stages.end(), [](const auto& s) { return s.name == "text"; });
     const std::string arithmetic =
         fmt::format("{} {} {} {}", stage.device, stage.precision, fast_kernels_wanted(), backend_library_version());
@@ -181,7 +222,17 @@ class LocalEngine final : public Engine {
     return {};
   }
 
-  Result<void> condition(const Run& run, Conditioning& out) {
+  Result<void> condition(Run& run, Conditioning& out) {
+    if (run.conditioned()) {
+      if (run.conditioning) out = std::move(*run.conditioning);
+      return {};
+    }
+    TRITIUM_TRY(encode(run, out));
+    run.checkpoint.keep(out);
+    return {};
+  }
+
+  Result<void> encode(const Run& run, Conditioning& out) {
     VisionInputs pictures;
     if (run.job.inputs.mode != Mode::t2va) {
       run.tracker.begin("inputs");
@@ -208,17 +259,25 @@ class LocalEngine final : public Engine {
     return {};
   }
 
-  Result<Latents> denoise_all(const Run& run, const Conditioning& conditioning) {
+  Result<Latents> denoise_all(Run& run, const Conditioning& conditioning) {
+    if (run.denoised()) return std::move(run.state->latents);
     run.tracker.begin("denoise");
     Latents latents;
+    const Plan& plan = run.job.plan;
+    PreviewRun preview(plan, run.hooks.preview ? previews_.map() : PreviewMap(), run.hooks.preview);
+    const AfterStep after_step = [&](int steps, const Latents& state, const Latents& velocity) {
+      run.checkpoint.keep(plan, state, steps);
+      if (steps < plan.steps) preview.after_step(state, velocity, plan.video_sigmas[static_cast<std::size_t>(steps)]);
+    };
     const auto work = [&]() -> Result<void> {
       if (run.turn.is_alone()) TRITIUM_TRY(loras_.use(parts_.dit(), run.job.loras, run.cancel));
-      TRITIUM_TRY_ASSIGN(Latents noise, initial_noise(run.job.plan));
+      TRITIUM_TRY_ASSIGN(Latents noise, initial_noise(plan));
       const StepProgress step = [&](int done, int of) {
         relieve();  // after every block
         run.step(done, of);
       };
-      TRITIUM_TRY_ASSIGN(latents, denoise(parts_.dit(), run.job.plan, conditioning, std::move(noise), run.cancel, step));
+      TRITIUM_TRY_ASSIGN(latents,
+                         denoise(parts_.dit(), plan, conditioning, std::move(noise), run.cancel, step, std::move(run.state), after_step));
       return {};
     };
     TRITIUM_TRY(with(run, "denoise", {Part::dit}, work));
@@ -265,6 +324,7 @@ class LocalEngine final : public Engine {
   bool observed_;  // every intermediate, or its time, is wanted: nothing is taken from a cache
   std::filesystem::path profile_file_;
   TextCache texts_;
+  Previews previews_;
   AttachedLoras loras_;  // on the transformer of the parts
   Turns turns_;
   StageGates gates_;
@@ -291,6 +351,7 @@ Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& options) {
   TRITIUM_TRY_ASSIGN(machine.placement, parse_placement(options.device));
   TRITIUM_TRY_ASSIGN(machine.budgets, parse_memory_budgets(options.memory_budgets));
   machine.threads = options.threads;
+  machine.budgets_are_free = options.budgets_are_free;
   TRITIUM_TRY_ASSIGN(ModelInfo model, open_model(options.model, selection));
   TRITIUM_TRY_ASSIGN(Tokenizer tokenizer, Tokenizer::load(model.tokenizer()));
   if (tokenizer.vocab_size() > model.text_config.vocabulary)

@@ -8,8 +8,8 @@
 
 namespace tritium {
 
-Result<Job> JobPlanner::prepare(const Request& request, const CancelToken* cancel) const {
-  Job job;
+Result<PreparedRequest> JobPlanner::prepare(const Request& request, const CancelToken* cancel) const {
+  PreparedRequest job;
   TRITIUM_TRY_ASSIGN(const Mode mode, decide_mode(request));
   TRITIUM_TRY(check_partition(mode, model_.partition));
   TRITIUM_TRY_ASSIGN(job.loras, open_loras(request, model_, cancel));
@@ -60,7 +60,7 @@ Result<PlanInputs::Weights> JobPlanner::input_weights(const Inputs& inputs, Matr
   return out;
 }
 
-Result<void> JobPlanner::add_input_costs(const Job& job, PlanInputs& in) const {
+Result<void> JobPlanner::add_input_costs(const PreparedRequest& job, PlanInputs& in) const {
   if (in.mode == Mode::t2va) return {};
   const StageCost cost = inputs_cost(job.inputs, job.prompt, model_);
   in.input_flops = cost.flops;
@@ -68,7 +68,7 @@ Result<void> JobPlanner::add_input_costs(const Job& job, PlanInputs& in) const {
   return {};
 }
 
-Result<ModelShape> JobPlanner::shape_of(const Job& job, MatrixForm form) const {
+Result<ModelShape> JobPlanner::shape_of(const PreparedRequest& job, MatrixForm form) const {
   PartWeights weights;
   TRITIUM_TRY_ASSIGN(weights.inputs, input_weights(job.inputs, form));
   TRITIUM_TRY_ASSIGN(weights.text, parts_.weights(Part::text, form));
@@ -80,7 +80,7 @@ Result<ModelShape> JobPlanner::shape_of(const Job& job, MatrixForm form) const {
   return out;
 }
 
-Result<void> JobPlanner::describe_memory(const Job& job, PlanInputs& in) const {
+Result<void> JobPlanner::describe_memory(const PreparedRequest& job, PlanInputs& in) const {
   TRITIUM_TRY_ASSIGN(Machine machine, describe_machine(machine_, devices_, parts_));
   in.device = machine.devices.front().name;
   in.available_bytes = machine.host_budget;

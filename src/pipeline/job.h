@@ -7,7 +7,7 @@
 
 namespace tritium {
 
-struct Job {
+struct PreparedRequest {
   Plan plan;
   Inputs inputs;
   PromptInputs prompt;
@@ -21,14 +21,14 @@ class JobPlanner {
       : model_(model), tokenizer_(tokenizer), machine_(machine), devices_(devices), parts_(parts) {}
 
   // Errors: usage, does_not_fit, model, interrupted.
-  Result<Job> prepare(const Request& request, const CancelToken* cancel) const;
+  Result<PreparedRequest> prepare(const Request& request, const CancelToken* cancel) const;
 
  private:
   Result<PlanInputs> plan_inputs(const Inputs& inputs) const;
-  Result<void> add_input_costs(const Job& job, PlanInputs& in) const;
-  Result<void> describe_memory(const Job& job, PlanInputs& in) const;
+  Result<void> add_input_costs(const PreparedRequest& job, PlanInputs& in) const;
+  Result<void> describe_memory(const PreparedRequest& job, PlanInputs& in) const;
   Result<PlanInputs::Weights> input_weights(const Inputs& inputs, MatrixForm form) const;
-  Result<ModelShape> shape_of(const Job& job, MatrixForm form) const;
+  Result<ModelShape> shape_of(const PreparedRequest& job, MatrixForm form) const;
 
   const ModelInfo& model_;
   const Tokenizer& tokenizer_;

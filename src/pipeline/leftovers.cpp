@@ -23,7 +23,8 @@ OutputState::OutputState(const OutputOptions& output) {
     return code ? path : out;
   };
   const fs::path rejected = rejected_name(output.video);
-  for (const fs::path& path : {output.wav, output.latents, sidecar_of(output.video), output.video, sidecar_of(rejected), rejected})
+  for (const fs::path& path :
+       {output.wav, output.latents, output.thumbnail, sidecar_of(output.video), output.video, sidecar_of(rejected), rejected})
     if (!path.empty()) files_.push_back({absolute(path), identity(path)});
   if (!output.frames_dir.empty()) frames_dir_ = absolute(output.frames_dir);
 }

@@ -75,6 +75,9 @@ Result<Machine> describe_machine(const MachineOptions& options, DeviceSet& devic
   Machine out;
   out.disk_bandwidth = kAssumedDiskBandwidth;
   std::optional<std::uint64_t> host_asked = options.budgets.of("host");
+  const auto budget = [&](std::uint64_t free, std::optional<std::uint64_t> asked) {
+    return options.budgets_are_free && asked ? *asked : memory_budget(free, asked);
+  };
   for (std::string& name : names) {
     TRITIUM_TRY_ASSIGN(const Facts facts, facts_of(name, devices));
     const DeviceInfo& info = facts.info;
@@ -86,12 +89,11 @@ Result<Machine> describe_machine(const MachineOptions& options, DeviceSet& devic
     const std::uint64_t free = info.memory_free > 0 ? info.memory_free + (facts.now ? parts.loaded_bytes(name) : 0) : kUnknownMemory;
     const int threads = options.threads > 0 ? options.threads : usable_cpus();
     MachineDevice device{
-        name, host ? 0 : memory_budget(free, asked), host, host ? threads * kAssumedCoreFlops : kAssumedDeviceFlops, kAssumedHostBandwidth,
-        0};
+        name, host ? 0 : budget(free, asked), host, host ? threads * kAssumedCoreFlops : kAssumedDeviceFlops, kAssumedHostBandwidth, 0};
     if (const auto measured = stored_speeds(info)) use_speeds(*measured, device, out);
     out.devices.push_back(std::move(device));
   }
-  out.host_budget = memory_budget(free_host_memory(), host_asked);
+  out.host_budget = budget(free_host_memory(), host_asked);
   TRITIUM_TRY(check_budgets(options.budgets, out));
   for (const char* stage : kPlanStages) {
     const std::vector<DeviceChoice>* choices = options.placement.of_stage(stage);
@@ -105,6 +107,18 @@ Result<Machine> describe_machine(const MachineOptions& options, DeviceSet& devic
     }
     out.fixed.emplace(stage, std::move(fixed));
   }
+  return out;
+}
+
+std::vector<std::string> budget_texts(const Machine& machine) {
+  constexpr double kGib = 1024.0 * 1024 * 1024;
+  // The shortest text that gives the same number again; a budget of nothing cannot be named.
+  const auto text = [](const std::string& name, std::uint64_t bytes) {
+    return fmt::format("{}={}", name, static_cast<double>(std::max<std::uint64_t>(bytes, 1)) / kGib);
+  };
+  std::vector<std::string> out{text("host", machine.host_budget)};
+  for (const MachineDevice& device : machine.devices)
+    if (!device.host && device.budget < kUnknownMemory / 2) out.push_back(text(device.name, device.budget));
   return out;
 }
 

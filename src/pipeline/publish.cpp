@@ -4,6 +4,7 @@
 #include "base/system.h"
 #include "base/try.h"
 #include "device/device.h"
+#include "media/jpeg_writer.h"
 #include "media/mp4_writer.h"
 #include "media/png_writer.h"
 #include "media/wav_writer.h"
@@ -26,10 +27,13 @@ void put(ordered_json& out, const char* key, const std::optional<T>& value) {
   if (value) out[key] = *value;
 }
 
+// Where it lies on this machine concerns nobody who gets the clip.
+std::string name_of(const fs::path& file) { return file.filename().string(); }
+
 ordered_json reference_json(const ReferenceInput& r) {
   constexpr const char* kKinds[] = {"image", "video", "audio"};
-  ordered_json out{{"kind", kKinds[static_cast<int>(r.kind)]}, {"file", r.file.string()}};
-  if (!r.sound.empty()) out["sound"] = r.sound.string();
+  ordered_json out{{"kind", kKinds[static_cast<int>(r.kind)]}, {"file", name_of(r.file)}};
+  if (!r.sound.empty()) out["sound"] = name_of(r.sound);
   if (r.silent) out["silent"] = true;
   return out;
 }
@@ -46,7 +50,7 @@ ordered_json request_json(const Request& r) {
   put(out, "audio_shift", r.audio_shift);
   out["noise"] = r.noise;
   const auto file = [&out](const char* key, const fs::path& path) {
-    if (!path.empty()) out[key] = path.string();
+    if (!path.empty()) out[key] = name_of(path);
   };
   file("first_frame", r.first_frame);
   file("last_frame", r.last_frame);
@@ -54,7 +58,7 @@ ordered_json request_json(const Request& r) {
   file("video_for", r.video_for);
   if (!r.aspect.empty()) out["aspect"] = r.aspect;
   for (const LoraInput& lora : r.loras) {
-    ordered_json entry{{"file", lora.file.string()}, {"strength", lora.strength}};
+    ordered_json entry{{"file", name_of(lora.file)}, {"strength", lora.strength}};
     put(entry, "alpha", lora.alpha);
     out["loras"].push_back(std::move(entry));
   }
@@ -62,7 +66,7 @@ ordered_json request_json(const Request& r) {
   if (r.force) out["force"] = true;
   for (const ReferenceInput& reference : r.references) out["references"].push_back(reference_json(reference));
   if (!r.retake.video.empty())
-    out["retake"] = {{"video", r.retake.video.string()}, {"frames", r.retake.frames}, {"seconds", r.retake.seconds}};
+    out["retake"] = {{"video", name_of(r.retake.video)}, {"frames", r.retake.frames}, {"seconds", r.retake.seconds}};
   constexpr const char* kFits[] = {"cover", "contain", "stretch"};
   if (decide_mode(r).ok() && *decide_mode(r) != Mode::t2va) out["fit"] = kFits[static_cast<int>(r.fit)];
   return out;
@@ -102,7 +106,8 @@ Result<void> check_extras(const OutputOptions& output) {
   std::error_code ignored;
   while (!frames.empty() && !fs::exists(frames, ignored)) frames = frames.has_parent_path() ? frames.parent_path() : ".";
   if (!frames.empty()) frames /= "frame.png";
-  const std::pair<const char*, fs::path> files[] = {{"frames_dir", frames}, {"wav", output.wav}, {"latents", output.latents}};
+  const std::pair<const char*, fs::path> files[] = {
+      {"frames_dir", frames}, {"wav", output.wav}, {"latents", output.latents}, {"thumbnail", output.thumbnail}};
   for (const auto& [field, path] : files) {
     if (path.empty()) continue;
     if (path.lexically_normal() == output.video.lexically_normal())
@@ -150,6 +155,10 @@ Result<void> write_extras(const OutputOptions& output, const Plan& plan, const C
         {"audio", {2, plan.audio_dim, plan.audio_latents}, latents.audio}};
     const std::map<std::string, std::string> about = {{"prompt", plan.prompt}, {"seed", std::to_string(plan.seed)}};
     TRITIUM_TRY(companions.add(output.latents, write_safetensors(output.latents, tensors, about)));
+  }
+  if (!output.thumbnail.empty()) {
+    TRITIUM_TRY_ASSIGN(const std::string jpeg, encode_thumbnail({clip.width, clip.height, clip.frame(clip.frames / 2)}));
+    TRITIUM_TRY(companions.add(output.thumbnail, write_file_atomically(output.thumbnail, jpeg)));
   }
   if (!output.wav.empty()) TRITIUM_TRY(companions.add(output.wav, write_wav(output.wav, clip.left, clip.right, clip.sample_rate)));
   return {};

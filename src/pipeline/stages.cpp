@@ -31,14 +31,14 @@ Result<Latents> initial_noise(const Plan& plan) {
   return draw_initial_noise(mode, plan.seed, video_shape(plan), audio_shape(plan));
 }
 
-Result<Latents> denoise(const Dit& dit, const Plan& plan, const Conditioning& conditioning, Latents state, const CancelToken* cancel,
-                        const StepProgress& progress) {
+Result<Latents> denoise(const Dit& dit, const Plan& plan, const Conditioning& conditioning, Latents noise, const CancelToken* cancel,
+                        const StepProgress& progress, std::optional<DenoiseState> from, const AfterStep& after_step) {
   const VideoLatentShape video = video_shape(plan);
   const AudioLatentShape audio = audio_shape(plan);
   TRITIUM_TRY_ASSIGN(PackedLayout layout, make_layout({conditioning.text_tags, video, plan.audio_latents, conditioning.shapes.keyframes,
                                                        conditioning.shapes.references}));
   const bool keeps = !conditioning.masks.video.empty() || !conditioning.masks.audio.empty();
-  TRITIUM_TRY_ASSIGN(const Retake retake, Retake::make(video, audio, conditioning.masks, conditioning.clean, state));
+  TRITIUM_TRY_ASSIGN(const Retake retake, Retake::make(video, audio, conditioning.masks, conditioning.clean, noise));
   const Schedule video_schedule{plan.video_sigmas}, audio_schedule{plan.audio_sigmas};
   std::vector<RowTimesteps> timesteps;
   for (int i = 0; i < plan.steps; ++i) {
@@ -46,8 +46,9 @@ Result<Latents> denoise(const Dit& dit, const Plan& plan, const Conditioning& co
     timesteps.push_back(std::move(step));
   }
   TRITIUM_TRY_ASSIGN(DitRun run, DitRun::begin(dit, std::move(layout), conditioning.text, conditioning.rows, std::move(timesteps), cancel));
-  const int blocks = dit.config().layers;
-  for (int i = 0; i < plan.steps; ++i) {
+  const int blocks = dit.config().layers, first = from ? from->steps : 0;
+  Latents state = from ? std::move(from->latents) : std::move(noise);
+  for (int i = first; i < plan.steps; ++i) {
     Latents seen = state;
     if (keeps) TRITIUM_TRY(retake.make_clean(seen));
     DitRows rows;
@@ -64,6 +65,7 @@ Result<Latents> denoise(const Dit& dit, const Plan& plan, const Conditioning& co
     if (keeps) TRITIUM_TRY(retake.hold(state, video_schedule.next_sigma(i), audio_schedule.next_sigma(i)));
     TRITIUM_TRY(check_finite(state.video, "the video latents", i));
     TRITIUM_TRY(check_finite(state.audio, "the audio latents", i));
+    if (after_step) after_step(i + 1, state, direction);
   }
   return state;
 }

@@ -11,6 +11,8 @@
 
 #include <tritium/plan.h>
 
+#include <optional>
+
 namespace tritium {
 
 // Called with work units done and in total.
@@ -23,11 +25,19 @@ Result<Conditioning> encode_text(const TextModel& model, const Presentation& pre
 // The noise that the plan's seed means.
 Result<Latents> initial_noise(const Plan& plan);
 
-// All evaluations from `state` (noise at the first level) to clean latents: video [channels, T, H, W], audio [2, dim, A].
+// A state of the latents between two evaluations.
+struct DenoiseState {
+  Latents latents;
+  int steps = 0;  // evaluations done
+};
+// Called after every evaluation with how many are done, the state and the velocity that led to it. What it does changes nothing.
+using AfterStep = std::function<void(int steps, const Latents& state, const Latents& velocity)>;
+
+// All evaluations from `noise` at the first level to clean latents: video [channels, T, H, W], audio [2, dim, A].
 // What a retake keeps of a clip ends exactly on it. `progress` counts blocks over all evaluations. Every step is checked for values that
-// are not finite.
-Result<Latents> denoise(const Dit& dit, const Plan& plan, const Conditioning& conditioning, Latents state, const CancelToken* cancel,
-                        const StepProgress& progress);
+// are not finite. `from`: the state that an earlier call with the same noise reached; the result has the same bits as without.
+Result<Latents> denoise(const Dit& dit, const Plan& plan, const Conditioning& conditioning, Latents noise, const CancelToken* cancel,
+                        const StepProgress& progress, std::optional<DenoiseState> from = {}, const AfterStep& after_step = {});
 
 // Frames into clip.rgb (8 bits), sized by the plan; the clip's sound stays as it is.
 Result<void> decode_video(video_vae::VideoDecoder& decoder, const Plan& plan, const Latents& latents, Clip& clip, const CancelToken* cancel,

@@ -164,6 +164,11 @@ Result<void> Checkpoint::read_range(const TensorInfo& tensor, std::uint64_t firs
   return file->read_range(tensor, first, out);
 }
 
+Result<void> Checkpoint::read_direct(const TensorInfo& tensor, std::uint64_t first, std::span<std::uint8_t> out) const {
+  TRITIUM_TRY_ASSIGN(const TensorFile* file, file_of(tensor));
+  return file->read_direct(tensor, first, out);
+}
+
 Result<void> Checkpoint::check_unchanged() const {
   for (const TensorFile& file : files_) TRITIUM_TRY(file.check_unchanged());
   return {};

@@ -28,6 +28,7 @@ class Checkpoint {
   // Raw bytes of a tensor of this checkpoint. Precondition: out.size() == tensor.bytes.
   Result<void> read(const TensorInfo& tensor, std::span<std::uint8_t> out) const;
   Result<void> read_range(const TensorInfo& tensor, std::uint64_t first, std::span<std::uint8_t> out) const;
+  Result<void> read_direct(const TensorInfo& tensor, std::uint64_t first, std::span<std::uint8_t> out) const;  // tensor_file.h
   // Error code model if a file was changed since it was opened.
   Result<void> check_unchanged() const;
 

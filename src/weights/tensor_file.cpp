@@ -75,9 +75,19 @@ Result<void> TensorFile::check_unchanged() const {
   return bad("'" + path_.string() + "' was changed while it was in use", "replace weight files by renaming, not by writing over them");
 }
 
-struct TensorFile::Mapped {
+struct TensorFile::Shared {
   std::mutex mutex;
   std::shared_ptr<const FileMapping> mapping;
+  std::optional<int> direct;  // a descriptor that passes by the page cache; -1 where there is none
+
+  ~Shared() {
+    if (direct && *direct >= 0) ::close(*direct);
+  }
+  int direct_descriptor(int fd) {
+    const std::lock_guard lock(mutex);
+    if (!direct) direct = ::open(fmt::format("/proc/self/fd/{}", fd).c_str(), O_RDONLY | O_CLOEXEC | O_DIRECT);
+    return *direct;
+  }
 };
 
 TensorFile::TensorFile(TensorFile&& other) noexcept
@@ -86,7 +96,7 @@ TensorFile::TensorFile(TensorFile&& other) noexcept
       file_bytes_(other.file_bytes_),
       header_(std::move(other.header_)),
       stamp_(other.stamp_),
-      mapped_(std::move(other.mapped_)) {}
+      shared_(std::move(other.shared_)) {}
 
 TensorFile::~TensorFile() {
   if (fd_ >= 0) ::close(fd_);
@@ -101,7 +111,7 @@ Result<TensorFile> TensorFile::open(const fs::path& path) {
   file.file_bytes_ = static_cast<std::uint64_t>(info.st_size);
   file.stamp_ = stamp_of(info);
   TRITIUM_TRY_ASSIGN(file.header_, file.read_header());
-  file.mapped_ = std::make_shared<Mapped>();
+  file.shared_ = std::make_shared<Shared>();
   return file;
 }
 
@@ -143,12 +153,12 @@ Result<FileHeader> TensorFile::read_safetensors_header() const {
 }
 
 Result<std::shared_ptr<const FileMapping>> TensorFile::mapping() const {
-  const std::lock_guard lock(mapped_->mutex);
-  if (mapped_->mapping == nullptr) {
+  const std::lock_guard lock(shared_->mutex);
+  if (shared_->mapping == nullptr) {
     TRITIUM_TRY_ASSIGN(FileMapping mapping, FileMapping::create(fd_, path_, file_bytes_));
-    mapped_->mapping = std::make_shared<const FileMapping>(std::move(mapping));
+    shared_->mapping = std::make_shared<const FileMapping>(std::move(mapping));
   }
-  return mapped_->mapping;
+  return shared_->mapping;
 }
 
 void TensorFile::forget_pages(const TensorInfo& tensor) const {
@@ -159,6 +169,25 @@ Result<void> TensorFile::read(const TensorInfo& tensor, std::span<std::uint8_t> 
 
 Result<void> TensorFile::read_range(const TensorInfo& tensor, std::uint64_t first, std::span<std::uint8_t> out) const {
   return read_at(fd_, path_, tensor.offset + first, out);
+}
+
+Result<void> TensorFile::read_direct(const TensorInfo& tensor, std::uint64_t first, std::span<std::uint8_t> out) const {
+  const std::uint64_t begin = tensor.offset + first, end = begin + out.size();
+  const std::uint64_t whole_begin = (begin + kDirectAlignment - 1) / kDirectAlignment * kDirectAlignment;
+  const std::uint64_t whole_end = end / kDirectAlignment * kDirectAlignment;
+  const bool agree = (reinterpret_cast<std::uintptr_t>(out.data()) - begin) % kDirectAlignment == 0;
+  const int direct = agree && whole_begin < whole_end ? shared_->direct_descriptor(fd_) : -1;
+  if (direct < 0) return read_at(fd_, path_, begin, out);
+  // A file system may open a file this way and refuse to read it so; then, and at both ends, the usual way.
+  std::uint64_t at = whole_begin;
+  while (at < whole_end) {
+    const ssize_t n = ::pread(direct, out.data() + (at - begin), whole_end - at, static_cast<off_t>(at));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0 || static_cast<std::uint64_t>(n) % kDirectAlignment != 0) break;
+    at += static_cast<std::uint64_t>(n);
+  }
+  TRITIUM_TRY(read_at(fd_, path_, begin, out.first(whole_begin - begin)));
+  return read_at(fd_, path_, at, out.subspan(at - begin));
 }
 
 }  // namespace tritium

@@ -99,6 +99,13 @@ for package in libggml-dev libggml0-backend-vulkan libggml0-backend-rpc mesa-vul
   list | grep -x "$package" >/dev/null || fail "--list names $package"
   if TRITIUM_GGML_SOURCE=/ggml list | grep -x "$package" >/dev/null; then fail "TRITIUM_GGML_SOURCE still wants $package"; fi
 done
+
+# Where npm is there, whoever brought it, neither it nor Node.js is wanted.
+for package in nodejs npm; do list | grep -x "$package" >/dev/null || fail "--list names $package"; done
+stand_in npm < /dev/null
+for package in nodejs npm; do if list | grep -x "$package" >/dev/null; then fail "npm is there, but $package is wanted"; fi; done
+rm "$bin/npm"
+
 install_deps --nonsense
 [ $status -eq 2 ] || fail "usage: $status"
 

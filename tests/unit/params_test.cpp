@@ -98,6 +98,20 @@ std::vector<float> loaded_product(const WeightPart& part, const std::string& nam
   return product(*device, weight, x);
 }
 
+// The same from a slot of reused memory.
+std::vector<float> slot_product(const WeightPart& part, const std::string& name, std::int64_t out, std::int64_t in,
+                                const std::vector<float>& x, MatrixPolicy policy, bool past_cache) {
+  const auto device = cpu();
+  ParamLoader loader(part, "test", policy);
+  (void)loader.tensor("first", {1});  // the matrix does not begin where the slot does
+  const WeightMatrix weight = loader.matrix(name, out, in);
+  auto slot = DeviceBuffer::create(*device, loader.slot_bytes(*device), "test").value();
+  slot.fill(0xFF);
+  const auto pool = loader.load_into(slot, {2, past_cache});
+  EXPECT_TRUE(pool.ok()) << pool.error().text();
+  return product(*device, weight, x);
+}
+
 std::vector<float> plain_product(const std::vector<float>& w, const std::vector<float>& x, std::size_t in) {
   std::vector<float> out;
   for (std::size_t m = 0; m < x.size() / in; ++m)
@@ -156,6 +170,28 @@ TEST(Params, MappedAndCopiedMatricesAreTheSame) {
               5e-3);
     const auto decoded = part->read_f32("q.weight").value();
     EXPECT_LT(golden::rel_l2(loaded_product(*part, "q.weight", out, in, x), plain_product(decoded, x, static_cast<std::size_t>(in))), 1e-6);
+  }
+}
+
+// Whether read through the page cache or past it, wherever the tensor begins in the file and in the slot.
+TEST(Params, SlotsHoldTheSameMatrices) {
+  const std::int64_t out = 96, in = 1024;
+  const auto w = noise(static_cast<std::size_t>(out * in), 2), x = noise(3 * static_cast<std::size_t>(in), 3);
+  for (const std::size_t shift : {0u, 1u, 4u, 3000u, 70000u}) {
+    const test::TempFolder folder;
+    FileBuilder file;
+    file.floats("first", {1}, {1});
+    file.add("a.padding", DType::u8, {static_cast<std::int64_t>(shift)}, std::vector<std::uint8_t>(shift));
+    file.bfloats("b.weight", {out, in}, w);
+    file.floats("f.weight", {out, in}, w);
+    add_int8(file, "q", out, in, 4);
+    const auto part = file.open(folder);
+    for (const char* name : {"b.weight", "f.weight", "q.weight"})
+      for (const auto precision : {MatrixPrecision::f32, MatrixPrecision::bf16}) {
+        const auto expected = loaded_product(*part, name, out, in, x, precision);
+        for (const bool past_cache : {false, true})
+          EXPECT_EQ(slot_product(*part, name, out, in, x, precision, past_cache), expected) << name << " " << shift << " " << past_cache;
+      }
   }
 }
 

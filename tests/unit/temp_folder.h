@@ -2,6 +2,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -12,8 +13,8 @@ namespace tritium::test {
 
 class TempFolder {
  public:
-  TempFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "tritium_test.XXXXXX").string();
+  explicit TempFolder(const std::filesystem::path& parent = std::filesystem::temp_directory_path()) {
+    std::string pattern = (parent / "tritium_test.XXXXXX").string();
     if (::mkdtemp(pattern.data()) == nullptr) ADD_FAILURE() << "cannot make a temporary folder";
     path_ = pattern;
   }
@@ -37,6 +38,18 @@ class TempFolder {
 
  private:
   std::filesystem::path path_;
+};
+
+// In memory where the system has a place for that: for tests that flush thousands of small changes.
+class MemoryFolder : public TempFolder {
+ public:
+  MemoryFolder() : TempFolder(place()) {}
+
+ private:
+  static std::filesystem::path place() {
+    const std::filesystem::path memory = "/dev/shm";
+    return ::access(memory.c_str(), W_OK) == 0 ? memory : std::filesystem::temp_directory_path();
+  }
 };
 
 }  // namespace tritium::test

@@ -108,7 +108,7 @@ TEST(WorkerFrames, AnythingElseIsRecognisedAtOnce) {
   expect_refused(std::string(1000, '\0'), "does not begin like one");
   expect_refused("\x1b[31mred", ".[31mred");
   expect_refused(std::string("TrW\0", 4), "no type 0");
-  expect_refused("TrW\x0b", "no type 11");
+  expect_refused("TrW\x0c", "no type 12");
   expect_refused("TrW\xff", "no type 255");
 }
 

@@ -27,6 +27,9 @@ class Router {
   [[nodiscard]] Match find(const std::string& method, const std::string& path) const;
   [[nodiscard]] HttpResponse error(const HttpRequest& request, int status, const Error& error) const;
 
+  // {"GET", "/v1/videos/{id}"} of every route, as they were added.
+  [[nodiscard]] std::vector<std::pair<std::string, std::string>> routes() const;
+
  private:
   struct Route {
     std::string method;

@@ -1,0 +1,81 @@
+// Small pictures of a clip that is still noise in part, from its latents alone: a linear map from the channels of a latent cell to the
+// colour of its 16x16 pixels, fitted by least squares to finished clips of the same decoder. It costs a millisecond where the decoder takes
+// seconds, and nothing of it enters the result.
+#pragma once
+
+#include "media/clip.h"
+#include "sampler/latents.h"
+
+#include <tritium/plan.h>
+
+#include <filesystem>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace tritium {
+
+// rgb = weights · (channels of the cell, 1), in 0..255.
+struct PreviewMap {
+  int channels = 0;
+  std::vector<double> weights;  // [3, channels + 1]
+
+  [[nodiscard]] bool empty() const { return weights.empty(); }
+  // A JPEG, four pixels per cell. `cells`: one latent frame, [channels, H, W]. Empty on any error.
+  [[nodiscard]] std::string picture(std::span<const float> cells, int height, int width) const;
+};
+
+// The sums of a least squares fit over the cells of finished clips.
+class PreviewFit {
+ public:
+  // Adds cells of a clip, spread evenly. Nothing happens if latents and clip do not belong together.
+  void add(const Plan& plan, std::span<const float> video, const Clip& clip);
+  // None while there are too few cells for a solution.
+  [[nodiscard]] std::optional<PreviewMap> solve() const;
+  [[nodiscard]] int clips() const { return clips_; }
+
+ private:
+  int channels_ = 0, clips_ = 0;
+  std::int64_t cells_ = 0;
+  std::vector<double> normal_;  // [channels + 1, channels + 1]
+  std::vector<double> right_;   // [channels + 1, 3]
+};
+
+// The map of one decoder, in memory and in the cache folder. Thread safe.
+class Previews {
+ public:
+  // `key` names the decoder's weights. `folder`: empty for memory alone.
+  Previews(std::filesystem::path folder, const std::string& key);
+
+  [[nodiscard]] PreviewMap map();
+  // A finished clip improves the map as long as few have been seen.
+  void learn(const Plan& plan, std::span<const float> video, const Clip& clip);
+
+ private:
+  std::filesystem::path file_;  // empty: none
+  std::mutex mutex_;
+  bool looked_ = false;  // for the file
+  PreviewMap map_;
+  PreviewFit fit_;
+};
+
+// Pictures of one run, no more than a hundredth of its time.
+class PreviewRun {
+ public:
+  // `show` and the plan outlive it; an empty map or an empty `show` gives none.
+  PreviewRun(const Plan& plan, PreviewMap map, const std::function<void(const std::string&)>& show);
+
+  // After an evaluation: `state` at the noise level `sigma`, and the velocity that led there: the clean clip is estimated as x + sigma·v.
+  void after_step(const Latents& state, const Latents& velocity, float sigma);
+
+ private:
+  const Plan& plan_;
+  PreviewMap map_;
+  const std::function<void(const std::string&)>& show_;
+  double last_ = 0, cost_ = 0;  // seconds
+};
+
+}  // namespace tritium
