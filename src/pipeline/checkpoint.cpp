@@ -3,6 +3,7 @@
 #include "base/hash.h"
 #include "base/try.h"
 #include "device/device.h"
+#include "pipeline/arithmetic.h"
 #include "weights/checkpoint.h"
 
 #include <tritium/engine.h>
@@ -79,21 +80,12 @@ std::string file_facts(const fs::path& file) {
   return fmt::format("{}|{}", fs::file_size(file, ignored), fs::last_write_time(file, ignored).time_since_epoch().count());
 }
 
-// Another build may compute otherwise in the last bits, and so may the same one on another type of processor.
-std::string arithmetic_of_this_program() {
-  std::ifstream in("/proc/cpuinfo");
-  std::string line;
-  while (std::getline(in, line) && !line.starts_with("model name")) continue;
-  return file_facts("/proc/self/exe") + "|" + line;
-}
-
 }  // namespace
 
 Result<std::string> run_key(const PreparedRequest& job, const Request& request, const std::string& weights, const std::string& compute,
                             const CancelToken* cancel) {
   const Plan& p = job.plan;
-  std::string text = fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n", version(), backend_library_version(), arithmetic_of_this_program(),
-                                 fast_kernels_wanted(), compute, weights);
+  std::string text = fmt::format("{}\n{}\n{}\n{}\n", version(), arithmetic_of_this_program(), compute, weights);
   text += fmt::format("{}|{}|{}|{}|{}|{}|{}|{}\n", p.mode, p.width, p.height, p.frames, p.steps, p.seed & 0xffffffffU, p.noise,
                       static_cast<int>(request.fit));
   text += fmt::format("{}\n{}\n{}\n", p.video_sigmas, p.audio_sigmas, request.official_reference_size);

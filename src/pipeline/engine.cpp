@@ -2,6 +2,7 @@
 
 #include "base/system.h"
 #include "base/try.h"
+#include "pipeline/arithmetic.h"
 #include "pipeline/checkpoint.h"
 #include "pipeline/fallbacks.h"
 #include "pipeline/job.h"
@@ -188,8 +189,7 @@ class LocalEngine final : public Engine {
 
   [[nodiscard]] std::string text_key(const PreparedRequest& job) const {
     const StagePlan& stage = *std::find_if(job.plan.stages.begin(), job.plan.stages.end(), [](const auto& s) { return s.name == "text"; });
-    const std::string arithmetic =
-        fmt::format("{} {} {} {}", stage.device, stage.precision, fast_kernels_wanted(), backend_library_version());
+    const std::string arithmetic = fmt::format("{} {} {}", stage.device, stage.precision, arithmetic_of_this_program());
     return prompt_key(job.prompt) + encoder_key(*model_.text, arithmetic).substr(0, 16);
   }
 

@@ -39,7 +39,12 @@ class ServiceFixture : public ::testing::Test {
     out.dialect = "videos";
     return out;
   }
-  [[nodiscard]] static JobSpec endless() { return spec(1000); }
+  // Takes minutes.
+  [[nodiscard]] static JobSpec endless() {
+    JobSpec out = spec(1000);
+    out.request.frames = 362;
+    return out;
+  }
 
   Job submit(const JobSpec& spec) {
     auto out = service_->submit(spec);
