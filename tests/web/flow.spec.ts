@@ -21,7 +21,8 @@ test('from a prompt to a clip and back', async ({ page, server }, { project }) =
     await expect(plan).toContainText('seconds: 0.95 → 1.625');
     await expect(plan).toContainText(/about .*s/);
     await page.getByLabel('Seconds', { exact: true }).fill('');
-    await expect(plan).toContainText('22 frames');
+    await page.getByLabel('Steps').fill('300'); // long enough to be seen
+    await expect(plan).toContainText('22 frames, 0.92 s, 300 steps');
     await screenshot(page, `${project.name}-plan`);
   });
 
@@ -78,7 +79,7 @@ test('from a prompt to a clip and back', async ({ page, server }, { project }) =
     expect(new URL(page.url()).pathname).toBe('/');
     await expect(page.getByLabel('Prompt', { exact: true })).toBeFocused();
     await expect(page.getByLabel('Prompt', { exact: true })).toHaveValue(prompt);
-    await expect(page.getByLabel('Steps')).toHaveValue('8');
+    await expect(page.getByLabel('Steps')).toHaveValue('300');
     await expect(page.getByLabel('Seed', { exact: true })).toHaveValue('3');
   });
 
