@@ -17,8 +17,9 @@ namespace {
 constexpr int kCell = 16;                     // pixels of a side
 constexpr std::int64_t kCellsPerClip = 6000;  // that are looked at
 constexpr int kEnoughClips = 8;
-constexpr double kRidge = 1e-4;       // of the mean square of a channel: channels that never vary get no weight
-constexpr double kShareOfTime = 100;  // a preview may cost a hundredth
+constexpr double kRidge = 1e-4;          // of the mean square of a channel: channels that never vary get no weight
+constexpr double kSecondsBetween = 0.5;  // pictures go to everybody who watches
+constexpr double kShareOfTime = 100;     // a preview may cost a hundredth
 constexpr int kEnlarge = 4, kQuality = 80;
 
 std::size_t plane(const Plan& plan) { return static_cast<std::size_t>(plan.latent_height) * static_cast<std::size_t>(plan.latent_width); }
@@ -175,7 +176,7 @@ PreviewRun::PreviewRun(const Plan& plan, PreviewMap map, const std::function<voi
 void PreviewRun::after_step(const Latents& state, const Latents& velocity, float sigma) {
   if (!show_ || map_.empty() || state.video.size() != velocity.video.size()) return;
   const double now = monotonic_seconds();
-  if (now - last_ < kShareOfTime * cost_) return;
+  if (now - last_ < std::max(kSecondsBetween, kShareOfTime * cost_)) return;
   if (map_.channels != plan_.latent_channels || !has_shape(plan_, state.video)) return;
   // The middle frame alone.
   const std::size_t cells = plane(plan_), frames = static_cast<std::size_t>(plan_.latent_frames);

@@ -303,7 +303,7 @@ TEST_F(Service, PreviewsAreEventsOnceAClipIsKnown) {
   start();
   finish(submit(spec()).id);
   std::atomic<int> previews = 0, progress = 0;
-  const std::string id = submit(spec(60)).id;
+  const std::string id = submit(spec(300)).id;
   const auto subscription = service_->subscribe("", id, [&](const JobEvent& event) {
     if (event.kind == JobEvent::Kind::preview && event.preview->starts_with("\xff\xd8")) ++previews;
     if (event.kind == JobEvent::Kind::progress) ++progress;
