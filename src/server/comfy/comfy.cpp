@@ -15,7 +15,7 @@ void add_routes(http::Router& router, JobService& service, const Options& option
   add_both(router, "GET", "/ws", [facade](const http::HttpRequest& request) {
     const std::string owner = request.owner, client = request.query_value("clientId").value_or("");
     return http::HttpResponse::web_socket(
-        [facade, owner, client](std::shared_ptr<http::WebSocket> socket) { facade->hub.connect(owner, client, std::move(socket)); });
+        [facade, owner, client](const std::shared_ptr<http::WebSocket>& socket) { facade->hub.connect(owner, client, socket); });
   });
   const auto writer = [](const http::HttpRequest&, int status, const Error& error) {
     const std::string message = error.field.empty() ? error.message : error.field + ": " + error.message;

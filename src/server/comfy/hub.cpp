@@ -65,7 +65,7 @@ Hub::~Hub() {
   }
 }
 
-void Hub::connect(const std::string& owner, std::string client_id, std::shared_ptr<http::WebSocket> socket) {
+void Hub::connect(const std::string& owner, std::string client_id, const std::shared_ptr<http::WebSocket>& socket) {
   if (client_id.empty() || client_id.size() > 200) client_id = new_uuid();
   const std::shared_ptr<State> state = state_;
   bool first = false;

@@ -15,7 +15,7 @@ class Hub {
  public:
   explicit Hub(JobService& service);
   ~Hub();
-  void connect(const std::string& owner, std::string client_id, std::shared_ptr<http::WebSocket> socket);
+  void connect(const std::string& owner, std::string client_id, const std::shared_ptr<http::WebSocket>& socket);
 
   struct State;
 
