@@ -61,7 +61,8 @@ TEST_F(NativeContent, Files) {
   expect_refusal(get("/v1/videos/" + id + "/content?variant=-1"), "variant", {"thumbnail"});
   expect_refusal(get("/v1/videos/" + id + "/content?index=x"), "index", {"x"});
   // Every address in the object leads to its file.
-  for (const json& output : video(id)["outputs"]) {
+  const json object = video(id);
+  for (const json& output : object["outputs"]) {
     const auto at = output["index"].get<std::size_t>();
     EXPECT_EQ(file_of(get(output["url"])).file, job.outputs[at].video);
     EXPECT_EQ(file_of(get(output["thumbnail_url"])).file, job.outputs[at].thumbnail);
