@@ -7,6 +7,7 @@ export default defineConfig({
   testDir: '.',
   outputDir: join(output, 'failures'),
   workers: 1,
+  retries: 2, // a browser on a machine that has much else to do
   timeout: 90_000, // machines may have much else to do
   expect: { timeout: 20_000 },
   reporter: [['list']],
