@@ -10,6 +10,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <limits>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -75,7 +76,7 @@ class PreviewRun {
   const Plan& plan_;
   PreviewMap map_;
   const std::function<void(const std::string&)>& show_;
-  double last_ = 0, cost_ = 0;  // seconds
+  double last_ = -std::numeric_limits<double>::infinity(), cost_ = 0;  // seconds
 };
 
 }  // namespace tritium
