@@ -171,7 +171,7 @@ void Previews::learn(const Plan& plan, std::span<const float> video, const Clip&
 }
 
 PreviewRun::PreviewRun(const Plan& plan, PreviewMap map, const std::function<void(const std::string&)>& show)
-    : plan_(plan), map_(std::move(map)), show_(show), last_(monotonic_seconds()) {}
+    : plan_(plan), map_(std::move(map)), show_(show) {}
 
 void PreviewRun::after_step(const Latents& state, const Latents& velocity, float sigma) {
   if (!show_ || map_.empty() || state.video.size() != velocity.video.size()) return;
