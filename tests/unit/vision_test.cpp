@@ -38,8 +38,8 @@ struct Demo {
   std::shared_ptr<const WeightPart> part = value_or_abort(WeightPart::open(kDemo / "text_encoder"));
   VisionConfig config = value_or_abort(parse_vision_config(demo_text("config.json")));
   VisionTower tower = value_or_abort(VisionTower::load(*device, *part, config, MatrixPrecision::f32));
-  TextModel text = value_or_abort(
-      TextModel::load(*device, part, value_or_abort(parse_text_config(demo_text("config.json"))), MatrixPrecision::f32));
+  TextModel text =
+      value_or_abort(TextModel::load(*device, part, value_or_abort(parse_text_config(demo_text("config.json"))), MatrixPrecision::f32));
   Tokenizer tokenizer = value_or_abort(Tokenizer::load(kDemo / "tokenizer"));
 
   [[nodiscard]] VisionRules image_rules() const {

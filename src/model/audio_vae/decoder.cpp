@@ -60,8 +60,8 @@ Result<std::uint64_t> AudioDecoder::check(const WeightPart& part, const AudioVae
   return loader.bytes();
 }
 
-Result<AudioDecoder> AudioDecoder::load(Device& device, const WeightPart& part, const AudioVaeConfig& config,
-                                        const CancelToken* cancel, const LoadProgress& progress) {
+Result<AudioDecoder> AudioDecoder::load(Device& device, const WeightPart& part, const AudioVaeConfig& config, const CancelToken* cancel,
+                                        const LoadProgress& progress) {
   ParamLoader loader(part, "audio VAE decoder", MatrixPrecision::f32);
   DecoderWeights weights = declare_decoder(loader, part, config);
   TRITIUM_TRY_ASSIGN(TensorPool pool, loader.load(device, cancel, progress));

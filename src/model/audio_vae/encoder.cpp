@@ -115,8 +115,8 @@ Result<std::uint64_t> AudioEncoder::check(const WeightPart& part, const AudioVae
   return loader.bytes();
 }
 
-Result<AudioEncoder> AudioEncoder::load(Device& device, const WeightPart& part, const AudioVaeConfig& config,
-                                        const CancelToken* cancel, const LoadProgress& progress) {
+Result<AudioEncoder> AudioEncoder::load(Device& device, const WeightPart& part, const AudioVaeConfig& config, const CancelToken* cancel,
+                                        const LoadProgress& progress) {
   TRITIUM_TRY(check_config(config));
   ParamLoader loader(part, kPartName, MatrixPrecision::f32);
   EncoderWeights weights = declare_encoder(loader, part, config);

@@ -106,8 +106,7 @@ DecoderWeights declare_decoder(ParamLoader& loader, const WeightPart& part, cons
 
 ggml_tensor* declare_normalized_weight(ParamLoader& loader, const WeightPart& part, const std::string& name, const Shape& shape,
                                        const Shape& stored, Transform transform) {
-  if (part.has(name + ".weight"))
-    return loader.transformed(name + ".weight", shape, stored, std::move(transform));
+  if (part.has(name + ".weight")) return loader.transformed(name + ".weight", shape, stored, std::move(transform));
   const std::string g_name = name + ".weight_g", v_name = name + ".weight_v";
   loader.require(g_name, {shape[0], 1, 1});
   loader.require(v_name, shape);

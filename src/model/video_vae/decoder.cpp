@@ -36,8 +36,8 @@ Result<std::uint64_t> VideoDecoder::check(const WeightPart& part, const VideoVae
   return loader.bytes();
 }
 
-Result<VideoDecoder> VideoDecoder::load(Device& device, const WeightPart& part, const VideoVaeConfig& config,
-                                        MatrixPolicy policy, const CancelToken* cancel, const LoadProgress& progress) {
+Result<VideoDecoder> VideoDecoder::load(Device& device, const WeightPart& part, const VideoVaeConfig& config, MatrixPolicy policy,
+                                        const CancelToken* cancel, const LoadProgress& progress) {
   ParamLoader loader(part, kPartName, policy);
   DecoderWeights weights = declare_decoder(loader, config);
   TRITIUM_TRY_ASSIGN(TensorPool pool, loader.load(device, cancel, progress));

@@ -117,8 +117,8 @@ Result<std::uint64_t> VideoEncoder::check(const WeightPart& part, const VideoVae
   return loader.bytes();
 }
 
-Result<VideoEncoder> VideoEncoder::load(Device& device, const WeightPart& part, const VideoVaeConfig& config,
-                                        const CancelToken* cancel, const LoadProgress& progress) {
+Result<VideoEncoder> VideoEncoder::load(Device& device, const WeightPart& part, const VideoVaeConfig& config, const CancelToken* cancel,
+                                        const LoadProgress& progress) {
   TRITIUM_TRY(check_encoder_config(config));
   ParamLoader loader(part, kPartName, MatrixPrecision::f32);
   EncoderWeights weights = declare_encoder(loader, config);

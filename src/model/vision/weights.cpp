@@ -13,8 +13,8 @@ constexpr const char* kPrefix = "model.visual.";
 Result<void> expect_tower(const WeightPart& part) {
   if (part.has(std::string(kPrefix) + "patch_embed.proj.weight")) return {};
   return Error{ErrorCode::model,
-               fmt::format("this text encoder has no vision tower: no tensor '{}patch_embed.proj.weight' in '{}'", kPrefix, part.where()), "",
-               "pictures and reference videos need the complete text encoder"};
+               fmt::format("this text encoder has no vision tower: no tensor '{}patch_embed.proj.weight' in '{}'", kPrefix, part.where()),
+               "", "pictures and reference videos need the complete text encoder"};
 }
 
 class Declaration {
@@ -24,8 +24,8 @@ class Declaration {
   VisionWeights everything() {
     VisionWeights out;
     const std::int64_t side = c_.patch.side;
-    out.patch_embed.weight = loader_.matrix(prefix_ + "patch_embed.proj.weight", c_.hidden, c_.patch.features(),
-                                            {c_.hidden, 3, c_.patch.frames, side, side});
+    out.patch_embed.weight =
+        loader_.matrix(prefix_ + "patch_embed.proj.weight", c_.hidden, c_.patch.features(), {c_.hidden, 3, c_.patch.frames, side, side});
     out.patch_embed.bias = loader_.tensor(prefix_ + "patch_embed.proj.bias", {c_.hidden});
     out.position_table = loader_.tensor(prefix_ + "pos_embed.weight", {c_.table_side * c_.table_side, c_.hidden});
     for (int i = 0; i < c_.depth; ++i) out.blocks.push_back(block(fmt::format("blocks.{}.", i)));
@@ -69,8 +69,8 @@ class Declaration {
 
 }  // namespace
 
-Result<VisionWeights> load_vision_weights(Device& device, const WeightPart& part, const VisionConfig& config,
-                                          MatrixPolicy policy, const CancelToken* cancel, const LoadProgress& progress) {
+Result<VisionWeights> load_vision_weights(Device& device, const WeightPart& part, const VisionConfig& config, MatrixPolicy policy,
+                                          const CancelToken* cancel, const LoadProgress& progress) {
   TRITIUM_TRY(expect_tower(part));
   ParamLoader loader(part, "vision tower", policy);
   VisionWeights weights = Declaration(loader, config).everything();

@@ -34,8 +34,8 @@ struct VisionWeights {
 
 // Found under the official names "model.visual.*", under those of single-file repacks, or behind any other prefix.
 // Errors (code model): no vision tower in the file, tensors that are missing or misshapen.
-Result<VisionWeights> load_vision_weights(Device& device, const WeightPart& part, const VisionConfig& config,
-                                          MatrixPolicy policy, const CancelToken* cancel, const LoadProgress& progress);
+Result<VisionWeights> load_vision_weights(Device& device, const WeightPart& part, const VisionConfig& config, MatrixPolicy policy,
+                                          const CancelToken* cancel, const LoadProgress& progress);
 // Bytes on the device, after the same checks.
 Result<std::uint64_t> vision_weight_bytes(const WeightPart& part, const VisionConfig& config, MatrixPolicy policy);
 
