@@ -25,14 +25,33 @@ if(TRITIUM_WERROR)
   endif()
 endif()
 if(TRITIUM_SANITIZE)
-  # Undefined behaviour is looked for in the program, not in its tests: the checks double the time that compiling takes.
-  string(REPLACE ",undefined" "" sanitizers_of_tests "${TRITIUM_SANITIZE}")
-  target_compile_options(tritium_settings INTERFACE -fsanitize=${sanitizers_of_tests} -fno-omit-frame-pointer)
   target_link_options(tritium_settings INTERFACE -fsanitize=${TRITIUM_SANITIZE})
 endif()
 if(TRITIUM_FUZZ)
   target_compile_options(tritium_settings INTERFACE -fsanitize=fuzzer-no-link)
 endif()
+
+# tritium_sanitize(TARGET): the target's code is watched by the sanitizers of the build.
+function(tritium_sanitize target)
+  if(NOT TRITIUM_SANITIZE)
+    return()
+  endif()
+  target_compile_options(${target} PRIVATE -fsanitize=${TRITIUM_SANITIZE} -fno-omit-frame-pointer)
+  if(TRITIUM_SANITIZE MATCHES "undefined")
+    # What vptr and null would find ends in AddressSanitizer's hands anyway.
+    target_compile_options(${target} PRIVATE -fno-sanitize=vptr,null -fno-sanitize-recover=undefined)
+  endif()
+endfunction()
+
+# tritium_compile_quickly(TARGET): for code that asks others to compute. -O1 takes a quarter less time to compile than -O3, and -O0 with
+# sanitizers a third less than -O1.
+function(tritium_compile_quickly target)
+  if(TRITIUM_SANITIZE)
+    target_compile_options(${target} PRIVATE -O0)
+  else()
+    target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+  endif()
+endfunction()
 
 # tritium_library(NAME SOURCES ... [PUBLIC_LINKS ...] [PRIVATE_LINKS ...])
 # One static library per folder, called tritium_NAME; links between folders follow the layers of docs/architecture.md.
@@ -40,8 +59,5 @@ function(tritium_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;PUBLIC_LINKS;PRIVATE_LINKS" ${ARGN})
   add_library(tritium_${name} STATIC ${ARG_SOURCES})
   target_link_libraries(tritium_${name} PUBLIC tritium_settings ${ARG_PUBLIC_LINKS} PRIVATE ${ARG_PRIVATE_LINKS})
-  if(TRITIUM_SANITIZE MATCHES "undefined")
-    # What vptr and null would find ends in AddressSanitizer's hands anyway.
-    target_compile_options(tritium_${name} PRIVATE -fsanitize=undefined -fno-sanitize=vptr,null -fno-sanitize-recover=undefined)
-  endif()
+  tritium_sanitize(tritium_${name})
 endfunction()

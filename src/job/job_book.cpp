@@ -144,12 +144,16 @@ Result<JobBook::Snapshot> JobBook::find(const std::string& id, const std::string
 }
 
 Result<JobPage> JobBook::list(const JobQuery& query) {
-  TRITIUM_TRY_ASSIGN(JobPage out, store_->list(query));
-  const std::lock_guard lock(cache_mutex_);
-  for (Job& job : out.jobs) {
-    const auto known = known_.find(job.id);
-    if (known != known_.end() && known->second->state == JobState::running && job.state == JobState::running) job = *known->second;
-    dress(job);
+  TRITIUM_TRY_ASSIGN(const auto listed, store_->list(query));
+  JobPage out;
+  out.has_more = listed.has_more;
+  for (const std::string& id : listed.ids) {
+    TRITIUM_TRY_ASSIGN(const auto job, find(id, query.owner));
+    // Meanwhile it may have been removed, or have become something else.
+    const auto wanted = [&](JobState state) {
+      return query.states.empty() || std::ranges::find(query.states, state) != query.states.end();
+    };
+    if (job && wanted(job->state)) out.jobs.push_back(*job);
   }
   return out;
 }

@@ -52,7 +52,7 @@ Result<std::optional<JobStore::Keyed>> Questions::find_key(const std::string& ow
   return std::optional<Keyed>(Keyed{std::move(row->job), std::move(row->fingerprint)});
 }
 
-Result<JobPage> Questions::list(const JobQuery& query) {
+Result<JobStore::Listed> Questions::list(const JobQuery& query) {
   const std::lock_guard lock(reading_);
   std::int64_t after = 0;
   if (!query.after.empty()) {
@@ -61,7 +61,7 @@ Result<JobPage> Questions::list(const JobQuery& query) {
       return Error{ErrorCode::not_found, fmt::format("there is no job '{}'", query.after), "after", "begin with the first page again"};
     after = last->job.sequence;
   }
-  std::string sql = std::string(kRow) + "WHERE owner = ?";
+  std::string sql = "SELECT id FROM jobs WHERE owner = ?";
   if (!query.dialect.empty()) sql += " AND dialect = ?";
   if (!query.states.empty()) {
     std::string states;
@@ -76,15 +76,15 @@ Result<JobPage> Questions::list(const JobQuery& query) {
   if (after > 0) statement.bind(after);
   const std::size_t limit = std::clamp<std::size_t>(query.limit, 1, 1000);
   statement.bind(static_cast<std::uint64_t>(limit + 1));
-  JobPage out;
+  Listed out;
   for (;;) {
-    TRITIUM_TRY_ASSIGN(auto row, read_one(statement));
-    if (!row) return out;
-    if (out.jobs.size() == limit) {
+    TRITIUM_TRY_ASSIGN(const bool more, statement.step());
+    if (!more) return out;
+    if (out.ids.size() == limit) {
       out.has_more = true;
       return out;
     }
-    out.jobs.push_back(std::move(row->job));
+    out.ids.push_back(statement.text(0));
   }
 }
 

@@ -29,7 +29,7 @@ class Questions : public JobStore {
 
   Result<std::optional<Job>> find(const std::string& id) override;
   Result<std::optional<Keyed>> find_key(const std::string& owner, const std::string& key) override;
-  Result<JobPage> list(const JobQuery& query) override;
+  Result<Listed> list(const JobQuery& query) override;
   Result<std::vector<QueuedJob>> queue() override;
   Result<std::vector<FinishedJob>> finished() override;
   Result<std::vector<std::string>> ids() override;

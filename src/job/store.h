@@ -16,7 +16,6 @@
 namespace tritium {
 
 struct JobQuery;
-struct JobPage;
 
 // Wall clock for what people see, monotonic clock for everything that is decided; tests give others.
 struct JobClock {
@@ -65,7 +64,11 @@ class JobStore {
     std::string fingerprint;
   };
   virtual Result<std::optional<Keyed>> find_key(const std::string& owner, const std::string& idempotency_key) = 0;
-  virtual Result<JobPage> list(const JobQuery& query) = 0;
+  struct Listed {
+    std::vector<std::string> ids;
+    bool has_more = false;
+  };
+  virtual Result<Listed> list(const JobQuery& query) = 0;
   // All that wait, in the order in which they will run.
   virtual Result<std::vector<QueuedJob>> queue() = 0;
 

@@ -114,6 +114,30 @@ TEST_F(NativeAnswers, ListsInPages) {
   expect_refusal(get("/v1/videos?after=nobody"), "after", {"nobody"});
 }
 
+// Texts of finished videos are kept; none is shown for another video, nor to another owner.
+TEST_F(NativeAnswers, FinishedVideosStayAsTheyEnded) {
+  const std::string first = accepted({{"prompt", "one"}, {"id", "chosen"}}).id, second = accepted({{"prompt", "two"}}).id;
+  for (const std::string& id : {first, second}) {
+    EXPECT_EQ(video(id)["status"], "queued");
+    service_.run(id);
+    EXPECT_EQ(video(id)["status"], "in_progress");
+    service_.complete(id);
+  }
+  const json list = json_of(get("/v1/videos?limit=2"))["data"];
+  EXPECT_EQ(list[0], video(second));
+  EXPECT_EQ(list[1], video(first));
+  EXPECT_EQ(list, json_of(get("/v1/videos?limit=2"))["data"]);
+  EXPECT_EQ(list[1]["prompt"], "one");
+  EXPECT_EQ(get("/v1/videos/" + first, "somebody").status, 404);
+  EXPECT_EQ(send("DELETE", "/v1/videos/" + first).status, 200);
+  EXPECT_EQ(get("/v1/videos/" + first).status, 404);
+  const std::string again = accepted({{"prompt", "three"}, {"id", "chosen"}}).id;
+  EXPECT_EQ(again, first);
+  service_.run(again);
+  service_.complete(again);
+  EXPECT_EQ(video(again)["prompt"], "three");
+}
+
 TEST_F(NativeAnswers, OwnersSeeOnlyTheirOwn) {
   const std::string id = accepted({{"prompt", "x"}}).id;
   EXPECT_EQ(get("/v1/videos/" + id, "somebody").status, 404);

@@ -1,5 +1,6 @@
 // The demonstration model within memory budgets, through the engine: parts take turns, blocks are streamed, results stay the same.
 #include "e2e/demo_stages.h"
+#include "support/build.h"
 #include "support/lora_maker.h"
 #include "unit/temp_folder.h"
 
@@ -130,9 +131,7 @@ TEST_F(Budget, TooLittleIsRefusedWithNeedAndHave) {
 
 // Fifty requests: other prompts, seeds and lengths, the cache of text rows full.
 TEST_F(Budget, MemoryStaysFlat) {
-#ifdef __SANITIZE_ADDRESS__
-  GTEST_SKIP() << "AddressSanitizer keeps freed memory";
-#endif
+  if (test::sanitizer_holds_memory()) GTEST_SKIP() << "the sanitizer keeps freed memory";
   for (const std::uint64_t budget : {std::uint64_t{0}, std::uint64_t{164} << 20}) {
     const auto engine = open(budget);
     // The most between two requests, early and late: threads of the video encoder take and give back a little.

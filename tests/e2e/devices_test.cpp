@@ -2,6 +2,7 @@
 // loopback.
 #include "e2e/demo_stages.h"
 #include "pipeline/fallbacks.h"
+#include "support/build.h"
 #include "support/golden.h"
 #include "support/process.h"
 #include "unit/temp_folder.h"
@@ -43,7 +44,7 @@ class Server {
  private:
   test::Command command() {
     test::Command out;
-    out.arguments = {TRITIUM_BINARY, "rpc-server", "--threads", "2"};
+    out.arguments = {test::tritium_binary(), "rpc-server", "--threads", "2"};
     out.output = folder_.path() / "name";
     return out;
   }
@@ -182,7 +183,7 @@ TEST(Devices, ABusyServerIsAnErrorThatNamesIt) {
   EXPECT_GT((*mine)->info().memory_total, 0u);
   EXPECT_TRUE(Device::open(server.name()).ok());  // the same process shares the connection
   test::Command command;
-  command.arguments = {TRITIUM_BINARY, "plan", "x", "--device", server.name()};
+  command.arguments = {test::tritium_binary(), "plan", "x", "--device", server.name()};
   const test::Outcome outcome = test::run(command);
   EXPECT_EQ(outcome.status, static_cast<int>(ErrorCode::device));
   EXPECT_NE(outcome.err.find(server.name()), std::string::npos) << outcome.err;
@@ -202,7 +203,7 @@ TEST(Devices, AServerKilledWhileComputingEndsTheRun) {
   test::TempFolder folder;
   test::Command command;
   command.arguments = {
-      TRITIUM_BINARY, "generate", "x", "--steps", "1000", "--device", server.name(), "-o", (folder.path() / "x.mp4").string()};
+      test::tritium_binary(), "generate", "x", "--steps", "1000", "--device", server.name(), "-o", (folder.path() / "x.mp4").string()};
   command.environment = {{"GGML_NO_BACKTRACE", "1"}};
   test::Process run(command);
   ASSERT_TRUE(run.wait_for_error_text("denoise")) << run.error_text();

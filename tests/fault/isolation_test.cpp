@@ -3,6 +3,7 @@
 #include "job/isolated_engine.h"
 #include "job/worker_codec.h"
 #include "job/worker_protocol.h"
+#include "support/build.h"
 #include "support/process.h"
 #include "unit/temp_folder.h"
 
@@ -24,7 +25,7 @@ class Isolated : public ::testing::Test {
  protected:
   void SetUp() override {
     options_.model = fs::path(TRITIUM_SOURCE_DIR) / "models/demo";
-    isolation_.command = {TRITIUM_BINARY, "worker"};
+    isolation_.command = {test::tritium_binary(), "worker"};
     request_.prompt = "a red circle moves to the right";
     request_.frames = 22;
     request_.steps = 2;
@@ -349,7 +350,7 @@ TEST_F(Isolated, RelativeNamesAreThoseOfTheCaller) {
 }
 
 TEST_F(Isolated, OverAnotherDescriptor) {
-  isolation_.command = {"/bin/sh", "-c", "exec \"$0\" worker --fd 3 3<&0 </dev/null >/dev/null", TRITIUM_BINARY};
+  isolation_.command = {"/bin/sh", "-c", "exec \"$0\" worker --fd 3 3<&0 </dev/null >/dev/null", test::tritium_binary()};
   open();
   const auto made = engine_->generate(request_, output());
   EXPECT_TRUE(made.ok()) << made.error().text();

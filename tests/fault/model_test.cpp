@@ -1,6 +1,7 @@
 // Model folders that are incomplete, damaged or contradict themselves: refused with exit status 3, naming the file or tensor and what was
 // expected, before anything is written. B1, B2 and A35 of the field cases.
 #include "base/files.h"
+#include "support/build.h"
 #include "support/model_copy.h"
 #include "support/tritium_program.h"
 
@@ -46,7 +47,7 @@ TEST_F(BadModel, AnUntouchedCopyWorks) {
 TEST_F(BadModel, FoldersThatAreNoModel) {
   expect_refused_by({"generate", "x", "-m", "no_such_folder"}, "missing", {"model:", "'no_such_folder' does not exist", "-m DIR"});
   expect_refused_by({"generate", "x", "-m", folder().string()}, "empty", {"model:", "not a MiniMax-H3 model folder", "FL2VA"});
-  expect_refused_by({"generate", "x", "-m", TRITIUM_BINARY}, "a file", {"model:"});
+  expect_refused_by({"generate", "x", "-m", tritium_binary()}, "a file", {"model:"});
   expect_refused_by({"inspect", "no_such_folder"}, "inspect", {"no_such_folder"});
 }
 

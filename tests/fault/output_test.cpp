@@ -1,4 +1,5 @@
 // Places that cannot be written to, and disks that fill up while writing.
+#include "support/build.h"
 #include "support/tritium_program.h"
 
 #include <sys/stat.h>
@@ -78,7 +79,7 @@ class FullDisk : public TritiumProgram {
         "$status";
     const bool root = ::geteuid() == 0;
     Command command;
-    command.arguments = {"/usr/bin/unshare", root ? "-m" : "-rm", "/bin/sh", "-c", kScript, "sh", size, TRITIUM_BINARY};
+    command.arguments = {"/usr/bin/unshare", root ? "-m" : "-rm", "/bin/sh", "-c", kScript, "sh", size, tritium_binary()};
     command.arguments.insert(command.arguments.end(), arguments.begin(), arguments.end());
     command.folder = folder();
     std::filesystem::create_directory(path("disk"));

@@ -2,6 +2,7 @@
 // that jump.
 #include "base/files.h"
 #include "media/reader.h"
+#include "support/build.h"
 #include "support/service_fixture.h"
 
 #include <fcntl.h>
@@ -24,7 +25,7 @@ class ServiceFault : public ServiceFixture {
   // A worker that does something before it begins.
   void worker_script(const std::string& line) {
     const fs::path program = folder_.path() / "worker.sh";
-    std::ofstream(program) << "#!/bin/sh\n" << line << "\nexec '" << TRITIUM_BINARY << "' worker\n";
+    std::ofstream(program) << "#!/bin/sh\n" << line << "\nexec '" << tritium_binary() << "' worker\n";
     fs::permissions(program, fs::perms::owner_all);
     options_.worker_command = {"/bin/sh", program.string()};
   }

@@ -2,6 +2,7 @@
 // the bits of a run that nobody disturbed.
 #include "base/files.h"
 #include "media/reader.h"
+#include "support/build.h"
 #include "support/process.h"
 #include "unit/temp_folder.h"
 
@@ -38,7 +39,7 @@ class KilledServer : public ::testing::Test {
   [[nodiscard]] Command command() const { return command(folder_.path() / "data"); }
   [[nodiscard]] static Command command(const fs::path& data) {
     Command out;
-    out.arguments = {TRITIUM_JOB_SERVER,    data.string(),         TRITIUM_BINARY, TRITIUM_SOURCE_DIR "/models/demo",
+    out.arguments = {TRITIUM_JOB_SERVER,    data.string(),         tritium_binary(), TRITIUM_SOURCE_DIR "/models/demo",
                      std::to_string(kJobs), std::to_string(kSteps)};
     out.environment["GOMP_SPINCOUNT"] = "1000";
     return out;

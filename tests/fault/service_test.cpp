@@ -241,7 +241,7 @@ TEST_F(Service, AFullQueueIsBusy) {
   options_.max_queued = 2;
   start();
   const std::string running = submit(endless()).id;
-  ASSERT_TRUE(wait_for_stage(running, "load") || wait_for_stage(running, "denoise"));
+  ASSERT_TRUE(wait_until(running, [](const Job& job) { return job.state == JobState::running; }));
   submit(spec());
   submit(spec());
   const auto third = service_->submit(spec());

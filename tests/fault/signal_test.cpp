@@ -1,5 +1,6 @@
 // Ctrl-C, termination and sudden death of the program.
 #include "media/reader.h"
+#include "support/build.h"
 #include "support/tritium_program.h"
 
 #include <csignal>
@@ -104,7 +105,7 @@ TEST_F(Signals, ASecondOneEndsTheProgramAtOnce) {
 
 TEST_F(Signals, AnIgnoredOneStaysIgnored) {
   Command command = this->command({});
-  command.arguments = {"/bin/sh", "-c", "trap '' HUP; exec \"$@\"", "sh", TRITIUM_BINARY};
+  command.arguments = {"/bin/sh", "-c", "trap '' HUP; exec \"$@\"", "sh", tritium_binary()};
   command.arguments.insert(command.arguments.end(), kEndless.begin(), kEndless.end());
   Process process(command);
   ASSERT_TRUE(process.wait_for_error_text("\"stage\":\"denoise\""));
@@ -122,7 +123,7 @@ TEST_F(Signals, AnIgnoredOneStaysIgnored) {
 
 TEST_F(Signals, AReaderThatGoesAwayDoesNotEndTheWork) {
   Command command = this->command({});
-  command.arguments = {"/bin/sh", "-c", "\"$@\" 2>&1 | true", "sh", TRITIUM_BINARY};
+  command.arguments = {"/bin/sh", "-c", "\"$@\" 2>&1 | true", "sh", tritium_binary()};
   command.arguments.insert(command.arguments.end(), kQuick.begin(), kQuick.end());
   (void)run(command);  // the status is that of "true"; the shell waits for both
   EXPECT_TRUE(read_clip(path("out.mp4")).ok());

@@ -79,7 +79,8 @@ void HttpServer::put(const std::string& path, Page page) {
 }
 
 std::vector<Served> HttpServer::log() const {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
+  answered_.wait_for(lock, std::chrono::seconds(10), [&] { return answers_under_way_ == 0; });
   return log_;
 }
 
@@ -143,6 +144,7 @@ bool HttpServer::read_request(int fd, Request& request) {
 
 void HttpServer::remember(const Request& request, int status, std::uint64_t first, std::uint64_t bytes) {
   const std::lock_guard lock(mutex_);
+  if (--answers_under_way_ == 0) answered_.notify_all();
   log_.push_back({request.path, request.method, request.authorization, request.range, status, first, bytes});
 }
 
@@ -151,6 +153,7 @@ bool HttpServer::answer(int fd, const Request& request) {
   int status = 404, retry_after = -1;
   {
     const std::lock_guard lock(mutex_);
+    ++answers_under_way_;
     if (const auto found = pages_.find(request.path); found != pages_.end()) {
       Page& stored = found->second;
       const int count = requests_[request.path]++;

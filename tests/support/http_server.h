@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -51,6 +52,7 @@ class HttpServer {
   [[nodiscard]] std::string origin() const;
   [[nodiscard]] std::string url(const std::string& path) const { return origin() + path; }
   void put(const std::string& path, Page page);
+  // Both wait for answers under way: the other side may have what it asked for before this one has written it down.
   [[nodiscard]] std::vector<Served> log() const;
   [[nodiscard]] std::uint64_t served_bytes(const std::string& path) const;
   void forget_log();  // once all clients have gone
@@ -71,6 +73,8 @@ class HttpServer {
   int port_ = 0;
   std::atomic<bool> ending_{false};
   mutable std::mutex mutex_;  // of what follows
+  mutable std::condition_variable answered_;
+  int answers_under_way_ = 0;
   std::map<std::string, Page> pages_;
   std::map<std::string, int> requests_;
   std::vector<Served> log_;

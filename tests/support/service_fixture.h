@@ -3,6 +3,7 @@
 
 #include "job/service.h"
 #include "job/service_impl.h"
+#include "support/build.h"
 #include "support/process.h"
 #include "unit/temp_folder.h"
 
@@ -20,7 +21,7 @@ class ServiceFixture : public ::testing::Test {
     options_.engine.model = std::filesystem::path(TRITIUM_SOURCE_DIR) / "models/demo";
     options_.engine.device = "CPU";
     options_.data = folder_.path() / "data";
-    options_.worker_command = {TRITIUM_BINARY, "worker"};
+    options_.worker_command = {tritium_binary(), "worker"};
   }
 
   void start() {

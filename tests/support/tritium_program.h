@@ -1,6 +1,7 @@
 // The command line in a folder of its own.
 #pragma once
 
+#include "support/build.h"
 #include "support/process.h"
 #include "unit/temp_folder.h"
 
@@ -23,7 +24,7 @@ class TritiumProgram : public ::testing::Test {
 
   [[nodiscard]] Command command(const Arguments& arguments) const {
     Command out;
-    out.arguments = {TRITIUM_BINARY};
+    out.arguments = {tritium_binary()};
     out.arguments.insert(out.arguments.end(), arguments.begin(), arguments.end());
     out.folder = folder();
     return out;

@@ -201,7 +201,7 @@ TEST_F(JobStoreTest, PagesOfAList) {
     EXPECT_TRUE(page.ok()) << page.error().text();
     std::string out;
     if (page.ok()) {
-      for (const Job& each : page->jobs) out += each.id;
+      for (const std::string& id : page->ids) out += id;
       if (page->has_more) out += "+";
     }
     return out;
@@ -281,7 +281,7 @@ TEST_F(JobStoreTest, AThousandJobsSurviveARestart) {
   open();
   EXPECT_EQ(store_->queue()->size(), 1000u);
   EXPECT_EQ(store_->ids()->size(), 1000u);
-  EXPECT_EQ(store_->list({.limit = 1000})->jobs.size(), 1000u);
+  EXPECT_EQ(store_->list({.limit = 1000})->ids.size(), 1000u);
 }
 
 // Damaged files.

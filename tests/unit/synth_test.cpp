@@ -3,6 +3,7 @@
 #include "base/system.h"
 #include "model/dit/weights.h"
 #include "pipeline/synth_tensors.h"
+#include "support/build.h"
 #include "unit/temp_folder.h"
 #include "weights/dit_names.h"
 #include "weights/synth/random.h"
@@ -170,12 +171,8 @@ TEST(Synth, MemoryDoesNotGrowWithTheFile) {
   const auto written = write_synthetic_part(part, folder.path() / "big.safetensors", options_of("bf16"));
   ASSERT_TRUE(written.ok()) << written.error().text();
   EXPECT_GT(*written, 256u << 20);
-#ifdef __SANITIZE_ADDRESS__
-  constexpr std::uint64_t kOwn = 300u << 20;  // what AddressSanitizer keeps of freed memory
-#else
-  constexpr std::uint64_t kOwn = 0;
-#endif
-  EXPECT_LT(peak_resident_bytes() - before, (32u << 20) + kOwn);
+  const std::uint64_t kept = test::sanitizer_holds_memory() ? 300u << 20 : 0;  // what has been freed
+  EXPECT_LT(peak_resident_bytes() - before, (32u << 20) + kept);
 }
 
 TEST(Synth, AnExistingFileStays) {

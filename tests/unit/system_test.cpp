@@ -2,6 +2,7 @@
 #include "base/system.h"
 
 #include "base/file_mapping.h"
+#include "support/build.h"
 #include "unit/temp_folder.h"
 
 #include <fcntl.h>
@@ -34,9 +35,7 @@ TEST(HostMemory, IsThereAndCounted) {
 
 // A limit of the process itself, set in a child: it cannot be raised again.
 TEST(HostMemory, TheProcesssOwnLimitsCount) {
-#ifdef __SANITIZE_ADDRESS__
-  GTEST_SKIP() << "AddressSanitizer does not start within a limit";
-#endif
+  if (test::sanitizer_holds_memory()) GTEST_SKIP() << "AddressSanitizer does not start within a limit";
   const auto limited = [] {
     const rlimit limit{std::uint64_t{3} << 40, std::uint64_t{3} << 40};  // more than there is: nothing changes
     const std::uint64_t total = host_memory().total;
@@ -49,9 +48,7 @@ TEST(HostMemory, TheProcesssOwnLimitsCount) {
 }
 
 TEST(FileMapping, PinnedPagesAreLockedUntilItGoes) {
-#ifdef __SANITIZE_ADDRESS__
-  GTEST_SKIP() << "AddressSanitizer locks no memory";
-#endif
+  if (test::sanitizer_holds_memory()) GTEST_SKIP() << "AddressSanitizer locks no memory";
   const test::TempFolder folder;
   const auto path = folder.path() / "weights";
   constexpr std::uint64_t kBytes = 8 * 4096;

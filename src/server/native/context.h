@@ -4,6 +4,7 @@
 #include "server/native/event_hub.h"
 #include "server/native/native.h"
 #include "server/native/translate.h"
+#include "server/native/video_texts.h"
 
 #include <nlohmann/json.hpp>
 
@@ -21,6 +22,7 @@ struct Context {
   Size default_size;             // of its clips
   std::atomic<int> waiting = 0;  // requests of /v1/videos/sync
   EventHub events;
+  VideoTexts texts;
 };
 
 // A handler whose errors become answers; of videos that are not there in the words that clients look for.

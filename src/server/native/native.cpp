@@ -39,7 +39,8 @@ Context::Context(JobService& given, Options chosen)
       model(parsed(given.model_json())),
       model_name(name_of(model)),
       default_size(default_size_of(model)),
-      events(given, model_name, options.kept_events) {}
+      events(given, model_name, options.kept_events),
+      texts(model_name) {}
 
 http::HttpResponse not_there(const http::HttpRequest& request, const Error& error) {
   if (error.code != ErrorCode::not_found || error.field != "id") return error_answer(request, error);

@@ -88,19 +88,24 @@ Result<HttpResponse> list(Context& context, const HttpRequest& request) {
       error = {ErrorCode::usage, fmt::format("there is no video '{}'", query.after), "after", "begin anew without it"};
     return error;
   }
-  ordered_json data = ordered_json::array();
-  for (const Job& job : page->jobs) data.push_back(video_json(job, context.model_name));
   ordered_json out{{"object", "list"}};
   out["first_id"] = page->jobs.empty() ? ordered_json() : ordered_json(page->jobs.front().id);
   out["last_id"] = page->jobs.empty() ? ordered_json() : ordered_json(page->jobs.back().id);
   out["has_more"] = page->has_more;
-  out["data"] = std::move(data);
-  return HttpResponse::json(200, dump(out));
+  std::string text = dump(out);
+  text.back() = ',';
+  text += R"("data":[)";
+  for (const Job& job : page->jobs) {
+    text += context.texts.of(job);
+    text += ',';
+  }
+  if (!page->jobs.empty()) text.pop_back();
+  return HttpResponse::json(200, text + "]}");
 }
 
 Result<HttpResponse> get(Context& context, const HttpRequest& request) {
   TRITIUM_TRY_ASSIGN(const Job job, context.service.get(request.params.at("id"), request.owner));
-  return HttpResponse::json(200, dump(video_json(job, context.model_name)));
+  return HttpResponse::json(200, context.texts.of(job));
 }
 
 // In OpenAI's shape, with the fields of the video that SGLang's clients read.
