@@ -1,9 +1,12 @@
 // Speed of the CPU's kernels, by one thread, in GFLOP/s of CPU time and as a share of the core's measured limit.
 //
+// Operations on rows against copying as many bytes as they have to move.
+//
 //   bench_kernels [FILTER]
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/int8_matmul.h"
 #include "kernels/cpu/matmul.h"
+#include "kernels/cpu/rows.h"
 #include "peak.h"
 
 #include <fmt/format.h>
@@ -29,8 +32,7 @@ std::vector<float> random_values(std::int64_t count) {
 
 bool is_wanted(const std::string& name) { return name.find(wanted) != std::string::npos; }
 
-void report(const std::string& name, Unit unit, double operations, const std::function<void()>& run) {
-  if (!is_wanted(name)) return;
+double best_seconds(const std::function<void()>& run) {
   double best = 1e30, spent = 0;
   for (int i = 0; i < 3 || (spent < 1.0 && i < 30); ++i) {
     const double start = thread_seconds();
@@ -39,6 +41,12 @@ void report(const std::string& name, Unit unit, double operations, const std::fu
     best = std::min(best, seconds);
     spent += seconds;
   }
+  return best;
+}
+
+void report(const std::string& name, Unit unit, double operations, const std::function<void()>& run) {
+  if (!is_wanted(name)) return;
+  const double best = best_seconds(run);
   const double peak = peaks[static_cast<int>(unit)];
   fmt::print("{:<64} {:9.3f} ms {:8.1f} GFLOP/s {}\n", name, best * 1e3, operations / best * 1e-9,
              peak > 0 ? fmt::format("{:5.1f} %", 100 * operations / best / peak) : "");
@@ -93,6 +101,35 @@ void plain_linear(const char* layer, std::int64_t m, std::int64_t n, std::int64_
          [&] { kernel->compute(0, 1, x.data(), w.data(), nullptr, y.data()); });
 }
 
+// An operation on `rows` rows of `width` values that has to read `reads` such arrays and to write one.
+void row_operation(const char* name, std::int64_t rows, std::int64_t width, int reads,
+                   const std::function<void(const float* x, const float* z, float* y)>& row) {
+  const std::string title = fmt::format("rows {} {}x{}", name, rows, width);
+  if (!is_wanted(title)) return;
+  const std::vector<float> x = random_values(rows * width), z = random_values(rows * width);
+  std::vector<float> y(x.size());
+  const double copying = best_seconds([&] { std::memcpy(y.data(), x.data(), y.size() * sizeof(float)); }) * (reads + 1) / 2;
+  const double seconds = best_seconds([&] {
+    for (std::int64_t i = 0; i < rows; ++i) row(x.data() + i * width, z.data() + i * width, y.data() + i * width);
+  });
+  fmt::print("{:<64} {:9.3f} ms {:8.1f} GB/s {:5.2f} times copying\n", title, seconds * 1e3,
+             static_cast<double>(rows * width) * 4 * (reads + 1) / seconds * 1e-9, seconds / copying);
+}
+
+void row_operations() {
+  constexpr std::int64_t kRows = 2048, kWidth = 5376, kHeads = 56, kHead = 128;
+  const std::vector<float> scale = random_values(kWidth), shift = random_values(kWidth);
+  const cpu::RowFunctions& run = cpu::row_functions();
+  row_operation("norm + modulation", kRows, kWidth, 1, [&](const float* x, const float*, float* y) {
+    run.modulated_norm(x, nullptr, scale.data(), shift.data(), kWidth, 1e-6f, y);
+  });
+  row_operation("gate + residual", kRows, kWidth, 2,
+                [&](const float* x, const float* z, float* y) { run.gated_add(x, z, scale.data(), kWidth, y); });
+  row_operation("query norm + rotary embedding", kRows * kHeads, kHead, 1, [&](const float* x, const float*, float* y) {
+    run.norm_rotate(x, shift.data(), scale.data(), scale.data() + kHead, kHead / 2, kHead, 1e-6f, y);
+  });
+}
+
 }  // namespace
 }  // namespace tritium::bench
 
@@ -105,6 +142,7 @@ int main(int count, char** arguments) {
   for (const cpu::Isa isa : cpu::usable_isas())
     for (const auto type : {cpu::AttentionType::f32, cpu::AttentionType::bf16})
       for (const std::int64_t size : {512, 4096}) attention(size, size, type, isa);
+  row_operations();
   for (const std::int64_t rows : {64, 1024, 4096}) {
     for (const bool quantizing : {false, true}) {
       int8_linear("qkv", rows, 21504, 5376, quantizing);

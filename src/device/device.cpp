@@ -3,11 +3,11 @@
 #include "base/system.h"
 #include "base/try.h"
 #include "device/backends.h"
+#include "device/scope_name.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <algorithm>
-#include <cctype>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
@@ -81,16 +81,6 @@ double operations(ggml_cgraph* graph) {
 constexpr double kOperationsPerThread = 5e8;
 
 Error device_error(std::string message, std::string hint = {}) { return Error{ErrorCode::device, std::move(message), "", std::move(hint)}; }
-
-// Numbers as '#', so that the same graph of every block counts as one.
-std::string without_numbers(const std::string& scope) {
-  std::string out;
-  for (const char c : scope) {
-    const bool digit = std::isdigit(static_cast<unsigned char>(c)) != 0;
-    if (!digit || out.empty() || out.back() != '#') out += digit ? '#' : c;
-  }
-  return out;
-}
 
 std::string describe(const ggml_tensor* tensor) {
   return fmt::format("{} [{}]", ggml_type_name(tensor->type), fmt::join(tensor->ne, ", "));

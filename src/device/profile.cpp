@@ -1,9 +1,10 @@
 #include "device/profile.h"
 
+#include "device/scope_name.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <algorithm>
-#include <cctype>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
@@ -11,15 +12,6 @@ namespace tritium {
 namespace {
 
 constexpr std::size_t kMaxEvents = 1'000'000;  // of a trace; the table counts on
-
-std::string without_numbers(const std::string& scope) {
-  std::string out;
-  for (const char c : scope) {
-    const bool digit = std::isdigit(static_cast<unsigned char>(c)) != 0;
-    if (!digit || out.empty() || out.back() != '#') out += digit ? '#' : c;
-  }
-  return out;
-}
 
 // Nodes without a name of their own are called "node_7" by ggml, views "x (reshaped)".
 std::string name_of(const ggml_tensor* node) {

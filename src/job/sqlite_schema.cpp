@@ -4,6 +4,7 @@
 #include "job/stored_job.h"
 
 #include <fmt/format.h>
+#include <algorithm>
 #include <array>
 #include <set>
 

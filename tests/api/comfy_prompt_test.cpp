@@ -20,7 +20,7 @@ TEST(ComfyPrompt, APromptBecomesAJob) {
   EXPECT_FALSE(body["adjustments"].empty());
   ASSERT_EQ(server.service.jobs().size(), 1u);
   const Job job = server.service.jobs()[0];
-  EXPECT_EQ(job.id, body["prompt_id"]);
+  EXPECT_EQ(job.id, body["prompt_id"].get<std::string>());
   EXPECT_EQ(job.spec.dialect, "comfy");
   EXPECT_EQ(job.spec.request.frames, 124);
   EXPECT_EQ(job.spec.dialect_data.find("secret"), std::string::npos);

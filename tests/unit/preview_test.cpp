@@ -4,6 +4,7 @@
 #include "media/picture.h"
 #include "unit/temp_folder.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <random>

@@ -1,6 +1,7 @@
 #include "model/audio_vae/decoder.h"
 
 #include "base/try.h"
+#include "model/audio_vae/signal_stages.h"
 
 #include <fmt/format.h>
 #include <algorithm>
@@ -106,26 +107,14 @@ Result<StereoSound> AudioDecoder::decode(const LatentAudio& latents, const Cance
 
 Result<std::vector<float>> AudioDecoder::decode_channel(const std::string& scope, std::vector<float> signal, std::int64_t length,
                                                         const CancelToken* cancel, const std::function<void()>& stage_done) const {
-  // Runs one graph on the signal, which becomes its result.
-  const auto run = [&](const std::string& stage, const std::string& result_name, const auto& build) -> Result<void> {
-    Graph graph(*device_, scope + "." + stage);
-    ggml_tensor* x = graph.input("x", signal, {length, static_cast<std::int64_t>(signal.size()) / length});
-    ggml_tensor* result = graph.output(result_name, build(graph, x));
-    graph.watch(result);
-    signal = {};
-    TRITIUM_TRY(graph.run(cancel));
-    signal = graph.read(result);
-    length = result->ne[0];
-    stage_done();
-    return {};
-  };
-  TRITIUM_TRY(run("input", "decoder.conv_pre", [&](Graph& graph, ggml_tensor* x) { return build_input(graph, weights_, x); }));
+  SignalStages staged{*device_, scope, std::move(signal), length, cancel, stage_done};
+  TRITIUM_TRY(staged.run("input", "decoder.conv_pre", [&](Graph& graph, ggml_tensor* x) { return build_input(graph, weights_, x); }));
   for (std::size_t i = 0; i < weights_.stages.size(); ++i)
-    TRITIUM_TRY(run(fmt::format("stage{}", i), "result",
-                    [&](Graph& graph, ggml_tensor* x) { return build_stage(graph, weights_.stages[i], i, x); }));
-  TRITIUM_TRY(run("output", "decoder.conv_post", [&](Graph& graph, ggml_tensor* x) { return build_output(graph, weights_, x); }));
-  for (float& v : signal) v = std::clamp(v, -1.0f, 1.0f);
-  return signal;
+    TRITIUM_TRY(staged.run(fmt::format("stage{}", i), "result",
+                           [&](Graph& graph, ggml_tensor* x) { return build_stage(graph, weights_.stages[i], i, x); }));
+  TRITIUM_TRY(staged.run("output", "decoder.conv_post", [&](Graph& graph, ggml_tensor* x) { return build_output(graph, weights_, x); }));
+  for (float& v : staged.signal) v = std::clamp(v, -1.0f, 1.0f);
+  return std::move(staged.signal);
 }
 
 }  // namespace tritium::audio_vae

@@ -1,6 +1,7 @@
 #include "model/audio_vae/encoder.h"
 
 #include "base/try.h"
+#include "model/audio_vae/signal_stages.h"
 #include "ops/attention.h"
 #include "ops/norm.h"
 #include "ops/strided_conv1d.h"
@@ -152,35 +153,23 @@ Result<std::vector<float>> AudioEncoder::encode_channel(const std::string& scope
   std::int64_t length = latents_of_samples(config_, static_cast<std::int64_t>(samples.size())) * config_.samples_per_latent();
   std::vector<float> signal(samples.begin(), samples.end());
   signal.resize(static_cast<std::size_t>(length), 0.0f);
-  // Runs one graph on the signal [length, channels], which becomes its result.
-  const auto run = [&](const std::string& stage, const std::string& result_name, const auto& build) -> Result<void> {
-    Graph graph(*device_, scope + "." + stage);
-    ggml_tensor* x = graph.input("x", signal, {length, static_cast<std::int64_t>(signal.size()) / length});
-    ggml_tensor* result = graph.output(result_name, build(graph, x));
-    graph.watch(result);
-    signal = {};
-    TRITIUM_TRY(graph.run(cancel));
-    signal = graph.read(result);
-    length = result->ne[0];
-    stage_done();
-    return {};
-  };
+  SignalStages staged{*device_, scope, std::move(signal), length, cancel, stage_done};
   const auto module = [](std::size_t block) { return fmt::format("encoder.block.{}", block); };
-  TRITIUM_TRY(run("input", module(0), [&](Graph& graph, ggml_tensor* x) { return convolve(graph, weights_.conv_in, x); }));
+  TRITIUM_TRY(staged.run("input", module(0), [&](Graph& graph, ggml_tensor* x) { return convolve(graph, weights_.conv_in, x); }));
   const std::size_t stages = weights_.stages.size();
   for (std::size_t i = 0; i < stages; ++i)
-    TRITIUM_TRY(run(fmt::format("stage{}", i), module(i + 1),
-                    [&](Graph& graph, ggml_tensor* x) { return build_stage(graph, weights_.stages[i], module(i + 1), x); }));
-  TRITIUM_TRY(run("output", module(stages + 2),
-                  [&](Graph& graph, ggml_tensor* x) { return build_output(graph, weights_, module(stages + 1), x); }));
-  TRITIUM_TRY(run("projection", "mean_proj", [&](Graph& graph, ggml_tensor* x) {
+    TRITIUM_TRY(staged.run(fmt::format("stage{}", i), module(i + 1),
+                           [&](Graph& graph, ggml_tensor* x) { return build_stage(graph, weights_.stages[i], module(i + 1), x); }));
+  TRITIUM_TRY(staged.run("output", module(stages + 2),
+                         [&](Graph& graph, ggml_tensor* x) { return build_output(graph, weights_, module(stages + 1), x); }));
+  TRITIUM_TRY(staged.run("projection", "mean_proj", [&](Graph& graph, ggml_tensor* x) {
     return transposed(graph, build_projection(graph, weights_, config_.attention_heads, transposed(graph, x)));
   }));
-  for (std::size_t i = 0; i < signal.size(); ++i) {
-    const std::size_t c = i / static_cast<std::size_t>(length);
-    signal[i] = (signal[i] - config_.latents_mean[c]) / config_.latents_std[c];
+  for (std::size_t i = 0; i < staged.signal.size(); ++i) {
+    const std::size_t c = i / static_cast<std::size_t>(staged.length);
+    staged.signal[i] = (staged.signal[i] - config_.latents_mean[c]) / config_.latents_std[c];
   }
-  return signal;
+  return std::move(staged.signal);
 }
 
 }  // namespace tritium::audio_vae
