@@ -3,7 +3,7 @@
 #   python3 torch_block.py [--rows N] [--threads N] [--runs N] [--fused] [--compile]
 #
 # Attention: two matrix products and a softmax, or with --fused scaled_dot_product_attention, which is slower by far in builds without MKL
-# (Debian's), because its products do not go through oneDNN there. Take the better of both.
+# (Debian's), where it was measured. Take the better of both.
 import argparse
 import math
 import resource
