@@ -3,6 +3,7 @@
 #include "weights/lora/names.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <string>
 
 namespace {

@@ -3,6 +3,7 @@
 #include "server/http/multipart.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <string>
 #include <string_view>
 

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#include <cstdint>
 #include <algorithm>
 #include <cmath>
 #include <cstring>

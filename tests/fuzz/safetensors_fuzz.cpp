@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#include <cstdint>
 #include <cstring>
 
 namespace {

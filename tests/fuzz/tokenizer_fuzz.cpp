@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 #include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 
