@@ -263,8 +263,7 @@ TEST_F(ConvertProgram, InterruptedRunSaysHowToContinue) {
 
 // A file of 1 GB goes through in a fraction of its size.
 TEST_F(ConvertProgram, MemoryIsBounded) {
-  if (sanitizer_holds_memory()) GTEST_SKIP() << "the sanitizer keeps freed memory";
-  constexpr std::uint64_t kLimit = 256u << 20;
+  const std::uint64_t limit = (sanitizer_holds_memory() ? 768u : 256u) << 20;  // a sanitizer has its shadow, and keeps what has been freed
   const std::uint64_t bytes = write_sparse_transformer(path("source.safetensors"), 6, 2048);
   ASSERT_GT(bytes, 900u << 20);
   for (const char* format : {"int8", "bf16", "nf4"}) {
@@ -285,7 +284,7 @@ TEST_F(ConvertProgram, MemoryIsBounded) {
     EXPECT_EQ(WEXITSTATUS(status), 0);
     const auto peak = static_cast<std::uint64_t>(use.ru_maxrss) * 1024;
     fmt::print("{}: source {} MiB, peak {} MiB\n", format, bytes >> 20, peak >> 20);
-    EXPECT_LT(peak, kLimit) << format;
+    EXPECT_LT(peak, limit) << format;
   }
 }
 
