@@ -15,6 +15,7 @@
 #include <functional>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tritium::bench {
@@ -29,6 +30,17 @@ std::vector<float> random_values(std::int64_t count) {
   for (float& v : out) v = static_cast<float>(random()) * 0x1p-31f - 1.0f;
   return out;
 }
+
+// On the boundary of a cache line, as ggml's tensors are.
+class AlignedValues {
+ public:
+  explicit AlignedValues(std::int64_t count) : values_(random_values(count + 16)) {}
+  [[nodiscard]] const float* data() const { return values_.data() + (64 - reinterpret_cast<std::uintptr_t>(values_.data()) % 64) / 4 % 16; }
+  float* data() { return const_cast<float*>(std::as_const(*this).data()); }
+
+ private:
+  std::vector<float> values_;
+};
 
 bool is_wanted(const std::string& name) { return name.find(wanted) != std::string::npos; }
 
@@ -53,19 +65,23 @@ void report(const std::string& name, Unit unit, double operations, const std::fu
   std::fflush(stdout);
 }
 
-void attention(std::int64_t rows, std::int64_t keys, cpu::AttentionType type, cpu::Isa isa) {
+void attention(std::int64_t heads, std::int64_t rows, cpu::AttentionType type, cpu::Isa isa) {
   if (!cpu::attention_available(isa, type)) return;
-  const cpu::Attention::Shape shape{128, 2, 2, rows, keys, 0.088f};
-  const std::vector<float> q = random_values(2 * 128 * rows), k = random_values(2 * 128 * keys), v = random_values(2 * 128 * keys);
+  constexpr std::int64_t kWidth = 128;
+  const cpu::Attention::Shape shape{kWidth, heads, heads, rows, rows, 0.088f};
+  const bool narrow = type == cpu::AttentionType::bf16;
+  const std::string title =
+      fmt::format("attention {} {} {} heads {} rows with packing", cpu::isa_name(isa), narrow ? "bf16" : "f32", heads, rows);
+  if (!is_wanted(title)) return;
+  const std::int64_t row = heads * kWidth;
+  const std::vector<float> q = random_values(row * rows), k = random_values(row * rows), v = random_values(row * rows);
   const cpu::Attention kernel(shape, type, isa);
   std::vector<std::uint8_t> packed(kernel.packed_bytes());
   std::vector<float> y(q.size());
-  const bool narrow = type == cpu::AttentionType::bf16;
-  report(fmt::format("attention {} {} rows {} keys {} with packing", cpu::isa_name(isa), narrow ? "bf16" : "f32", rows, keys),
-         narrow ? Unit::bf16 : Unit::f32, 4.0 * 128 * 2 * static_cast<double>(rows) * static_cast<double>(keys), [&] {
-           kernel.pack(0, 1, {k.data(), 128, 256}, {v.data(), 128, 256}, packed.data());
-           kernel.compute(0, 1, {q.data(), 128, 256}, packed.data(), y.data());
-         });
+  report(title, narrow ? Unit::bf16 : Unit::f32, 4.0 * static_cast<double>(row * rows) * static_cast<double>(rows), [&] {
+    kernel.pack(0, 1, {k.data(), kWidth, row}, {v.data(), kWidth, row}, packed.data());
+    kernel.compute(0, 1, {q.data(), kWidth, row}, packed.data(), y.data());
+  });
 }
 
 // One of the transformer's layers, its weights as a file of int8 ConvRot has them.
@@ -106,11 +122,13 @@ void row_operation(const char* name, std::int64_t rows, std::int64_t width, int 
                    const std::function<void(const float* x, const float* z, float* y)>& row) {
   const std::string title = fmt::format("rows {} {}x{}", name, rows, width);
   if (!is_wanted(title)) return;
-  const std::vector<float> x = random_values(rows * width), z = random_values(rows * width);
-  std::vector<float> y(x.size());
-  const double copying = best_seconds([&] { std::memcpy(y.data(), x.data(), y.size() * sizeof(float)); }) * (reads + 1) / 2;
+  const AlignedValues x(rows * width), z(rows * width);
+  AlignedValues y(rows * width);
+  const auto bytes = static_cast<std::size_t>(rows * width) * sizeof(float);
+  const double copying = best_seconds([&] { std::memcpy(y.data(), x.data(), bytes); }) * (reads + 1) / 2;
   const double seconds = best_seconds([&] {
     for (std::int64_t i = 0; i < rows; ++i) row(x.data() + i * width, z.data() + i * width, y.data() + i * width);
+    cpu::row_functions().publish();
   });
   fmt::print("{:<64} {:9.3f} ms {:8.1f} GB/s {:5.2f} times copying\n", title, seconds * 1e3,
              static_cast<double>(rows * width) * 4 * (reads + 1) / seconds * 1e-9, seconds / copying);
@@ -118,15 +136,16 @@ void row_operation(const char* name, std::int64_t rows, std::int64_t width, int 
 
 void row_operations() {
   constexpr std::int64_t kRows = 2048, kWidth = 5376, kHeads = 56, kHead = 128;
-  const std::vector<float> scale = random_values(kWidth), shift = random_values(kWidth);
+  const AlignedValues scale(kWidth), shift(kWidth);
   const cpu::RowFunctions& run = cpu::row_functions();
+  constexpr cpu::Stores kStores = cpu::stores_for(kRows * kWidth * sizeof(float));
   row_operation("norm + modulation", kRows, kWidth, 1, [&](const float* x, const float*, float* y) {
-    run.modulated_norm(x, nullptr, scale.data(), shift.data(), kWidth, 1e-6f, y);
+    run.modulated_norm(x, nullptr, scale.data(), shift.data(), kWidth, 1e-6f, y, kStores);
   });
   row_operation("gate + residual", kRows, kWidth, 2,
-                [&](const float* x, const float* z, float* y) { run.gated_add(x, z, scale.data(), kWidth, y); });
-  row_operation("query norm + rotary embedding", kRows * kHeads, kHead, 1, [&](const float* x, const float*, float* y) {
-    run.norm_rotate(x, shift.data(), scale.data(), scale.data() + kHead, kHead / 2, kHead, 1e-6f, y);
+                [&](const float* x, const float* z, float* y) { run.gated_add(x, z, scale.data(), kWidth, y, kStores); });
+  row_operation("query norm + rotary embedding", kRows, kHeads * kHead, 1, [&](const float* x, const float*, float* y) {
+    run.norm_rotate(x, kHeads, kHead, shift.data(), scale.data(), scale.data() + kHead, kHead / 2, kHead, 1e-6f, y, kStores);
   });
 }
 
@@ -141,7 +160,8 @@ int main(int count, char** arguments) {
   fmt::print("limit of one core: f32 {:.0f}, bf16 {:.0f}, int8 {:.0f} GFLOP/s\n", peaks[0] * 1e-9, peaks[1] * 1e-9, peaks[2] * 1e-9);
   for (const cpu::Isa isa : cpu::usable_isas())
     for (const auto type : {cpu::AttentionType::f32, cpu::AttentionType::bf16})
-      for (const std::int64_t size : {512, 4096}) attention(size, size, type, isa);
+      for (const std::int64_t size : {512, 4096}) attention(2, size, type, isa);
+  attention(56, 4096, cpu::AttentionType::bf16, cpu::Isa::avx512);
   row_operations();
   for (const std::int64_t rows : {64, 1024, 4096}) {
     for (const bool quantizing : {false, true}) {

@@ -120,7 +120,16 @@ WeightMatrix ParamLoader::float_matrix(const std::string& name, std::int64_t out
 }
 
 WeightMatrix ParamLoader::matrix(const std::string& name, std::int64_t out, std::int64_t in, Shape file_shape) {
+  return declared_matrix(name, out, in, std::move(file_shape), {});
+}
+
+WeightMatrix ParamLoader::autocast_matrix(const std::string& name, std::int64_t out, std::int64_t in) {
   Item item;
+  item.autocast = true;
+  return declared_matrix(name, out, in, {}, std::move(item));
+}
+
+WeightMatrix ParamLoader::declared_matrix(const std::string& name, std::int64_t out, std::int64_t in, Shape file_shape, Item item) {
   item.source = require(name, file_shape.empty() ? Shape{out, in} : file_shape);
   if (!item.source.found()) return {};
   // Rows of another shape, or cropped ones, are not rows of the file.
@@ -137,7 +146,7 @@ WeightMatrix ParamLoader::packed_matrix(const std::string& name, std::int64_t ou
   WeightMatrix matrix;
   item.filling = Filling::packed;
   matrix.packed = item.packed = std::make_shared<PackedRows>(in);
-  matrix.product = is(first, DType::f16) ? MatrixPrecision::f32 : policy_.precision;
+  matrix.product = policy_.precision;
   if (matrix.product == MatrixPrecision::int8 && !PackedRows::meant_for_integers(item.source)) matrix.product = MatrixPrecision::bf16;
   for (const LogicalTensor* source : item.source.sources) table_bytes_ += source->bytes - source->stored->bytes;
   add_factors(name, out, in, item, matrix);
@@ -160,7 +169,8 @@ WeightMatrix ParamLoader::plain_matrix(const std::string& name, std::int64_t out
   const auto all = [&](DType type) {
     return std::all_of(item.source.sources.begin(), item.source.sources.end(), [type](const LogicalTensor* t) { return is(*t, type); });
   };
-  const bool wide = policy_.precision == MatrixPrecision::f32 || all(DType::f32) || all(DType::f16);
+  const bool kept = all(DType::f32) && !(item.autocast && policy_.form == MatrixForm::packed);
+  const bool wide = policy_.precision == MatrixPrecision::f32 || kept || (all(DType::f16) && policy_.form == MatrixForm::blocks);
   item.filling = wide ? Filling::floats : Filling::bfloats;
   if (wide ? all(DType::f32) : all(DType::bf16)) item.filling = Filling::as_is;
   return add(name, wide ? GGML_TYPE_F32 : GGML_TYPE_BF16, {out, in}, std::move(item));

@@ -27,6 +27,10 @@ class ParamLoader {
   // values in the same order. A missing or misshapen tensor is remembered for load().
   WeightMatrix matrix(const std::string& name, std::int64_t out, std::int64_t in, std::vector<std::int64_t> file_shape = {});
 
+  // The same rounded as the policy says even where the file has float32, for products that the reference computes in half precision
+  // whatever its weights are. Other devices than the CPU keep float32.
+  WeightMatrix autocast_matrix(const std::string& name, std::int64_t out, std::int64_t in);
+
   // The same kept and multiplied in float32 whatever the file has: small matrices whose rounding would be felt everywhere.
   WeightMatrix float_matrix(const std::string& name, std::int64_t out, std::int64_t in, std::vector<std::int64_t> file_shape = {});
 
@@ -88,6 +92,7 @@ class ParamLoader {
     Filling filling = Filling::floats;
     PlacedTensor source;
     std::vector<std::int64_t> cropped;  // padded nvfp4: the part that is wanted
+    bool autocast = false;
     Compute compute;
     std::shared_ptr<PackedRows> packed;         // filled in by load()
     std::shared_ptr<const FileMapping> mapped;  // the values stay in the file's own memory
@@ -96,6 +101,7 @@ class ParamLoader {
   };
   class Reader;
 
+  WeightMatrix declared_matrix(const std::string& name, std::int64_t out, std::int64_t in, std::vector<std::int64_t> file_shape, Item item);
   // The three ways to keep a matrix.
   WeightMatrix packed_matrix(const std::string& name, std::int64_t out, std::int64_t in, Item item);
   WeightMatrix native_matrix(const std::string& name, std::int64_t out, std::int64_t in, ggml_type type, Item item);

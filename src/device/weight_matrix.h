@@ -7,7 +7,7 @@
 
 namespace tritium {
 
-// How matrices are multiplied. Matrices that are float32 or float16 in the file are multiplied in float32 in either case.
+// How matrices are multiplied. Single matrices that a file keeps in float32 are multiplied in float32 in any case.
 enum class MatrixPrecision {
   f32,   // everything widened: small models, exact tests
   bf16,  // inputs and weights as bfloat16, accumulated in float32

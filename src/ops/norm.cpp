@@ -12,12 +12,15 @@ struct RowTask {
 
 const float* floats(const ggml_tensor* t) { return t != nullptr ? static_cast<const float*>(t->data) : nullptr; }
 
-// Calls `work(row, out)` for a share of the rows.
+// Calls `work(kernels, row, out, stores)` for a share of the rows.
 template <class Work>
 void for_rows(const ggml_tensor* dst, int task, int tasks, Work work) {
+  const cpu::RowFunctions& kernels = cpu::row_functions();
+  const cpu::Stores stores = cpu::stores_for(ggml_nbytes(dst));
   const std::int64_t rows = ggml_nrows(dst);
   for (std::int64_t row = rows * task / tasks; row < rows * (task + 1) / tasks; ++row)
-    work(row, static_cast<float*>(dst->data) + row * dst->ne[0]);
+    work(kernels, row, static_cast<float*>(dst->data) + row * dst->ne[0], stores);
+  if (stores == cpu::Stores::streamed) kernels.publish();
 }
 
 // Chunk `chunk` of the table for one row.
@@ -30,28 +33,27 @@ const float* chunk_of_row(const ggml_tensor* table, const ggml_tensor* variant_o
 // Sources: x, then, if present, the weight.
 void run_rms_norm(ggml_tensor* dst, int task, int tasks, void* user_data) {
   const RowTask& t = *static_cast<const RowTask*>(user_data);
-  for_rows(dst, task, tasks, [&](std::int64_t row, float* y) {
-    cpu::row_functions().modulated_norm(floats(dst->src[0]) + row * dst->ne[0], floats(dst->src[1]), nullptr, nullptr, dst->ne[0], t.eps,
-                                        y);
+  for_rows(dst, task, tasks, [&](const cpu::RowFunctions& kernels, std::int64_t row, float* y, cpu::Stores stores) {
+    kernels.modulated_norm(floats(dst->src[0]) + row * dst->ne[0], floats(dst->src[1]), nullptr, nullptr, dst->ne[0], t.eps, y, stores);
   });
 }
 
 // Sources: x, table, variants, then, if present, the weight.
 void run_modulated_norm(ggml_tensor* dst, int task, int tasks, void* user_data) {
   const RowTask& t = *static_cast<const RowTask*>(user_data);
-  for_rows(dst, task, tasks, [&](std::int64_t row, float* y) {
-    cpu::row_functions().modulated_norm(floats(dst->src[0]) + row * dst->ne[0], floats(dst->src[3]),
-                                        chunk_of_row(dst->src[1], dst->src[2], t.second_chunk, row),
-                                        chunk_of_row(dst->src[1], dst->src[2], t.first_chunk, row), dst->ne[0], t.eps, y);
+  for_rows(dst, task, tasks, [&](const cpu::RowFunctions& kernels, std::int64_t row, float* y, cpu::Stores stores) {
+    kernels.modulated_norm(floats(dst->src[0]) + row * dst->ne[0], floats(dst->src[3]),
+                           chunk_of_row(dst->src[1], dst->src[2], t.second_chunk, row),
+                           chunk_of_row(dst->src[1], dst->src[2], t.first_chunk, row), dst->ne[0], t.eps, y, stores);
   });
 }
 
 // Sources: residual, table, variants, y.
 void run_gated_add(ggml_tensor* dst, int task, int tasks, void* user_data) {
   const RowTask& t = *static_cast<const RowTask*>(user_data);
-  for_rows(dst, task, tasks, [&](std::int64_t row, float* y) {
-    cpu::row_functions().gated_add(floats(dst->src[0]) + row * dst->ne[0], floats(dst->src[3]) + row * dst->ne[0],
-                                   chunk_of_row(dst->src[1], dst->src[2], t.first_chunk, row), dst->ne[0], y);
+  for_rows(dst, task, tasks, [&](const cpu::RowFunctions& kernels, std::int64_t row, float* y, cpu::Stores stores) {
+    kernels.gated_add(floats(dst->src[0]) + row * dst->ne[0], floats(dst->src[3]) + row * dst->ne[0],
+                      chunk_of_row(dst->src[1], dst->src[2], t.first_chunk, row), dst->ne[0], y, stores);
   });
 }
 

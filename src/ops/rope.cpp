@@ -24,14 +24,16 @@ void run_heads(ggml_tensor* dst, int task, int tasks, void* user_data) {
   const auto at = [](const ggml_tensor* tensor, std::size_t bytes) {
     return reinterpret_cast<const float*>(static_cast<const std::uint8_t*>(tensor->data) + bytes);
   };
-  for (std::int64_t row = rows * task / tasks; row < rows * (task + 1) / tasks; ++row)
-    for (std::int64_t head = 0; head < dst->ne[1]; ++head) {
-      const auto r = static_cast<std::size_t>(row), h = static_cast<std::size_t>(head);
-      cpu::row_functions().norm_rotate(at(x, r * x->nb[2] + h * x->nb[1]), weight != nullptr ? at(weight, 0) : nullptr,
-                                       cos != nullptr ? at(cos, r * cos->nb[2]) : nullptr,
-                                       sin != nullptr ? at(sin, r * sin->nb[2]) : nullptr, pairs, dst->ne[0], t.eps,
-                                       static_cast<float*>(dst->data) + (row * dst->ne[1] + head) * dst->ne[0]);
-    }
+  const cpu::RowFunctions& kernels = cpu::row_functions();
+  const cpu::Stores stores = cpu::stores_for(ggml_nbytes(dst));
+  const auto stride = static_cast<std::int64_t>(x->nb[1] / sizeof(float));
+  for (std::int64_t row = rows * task / tasks; row < rows * (task + 1) / tasks; ++row) {
+    const auto r = static_cast<std::size_t>(row);
+    kernels.norm_rotate(at(x, r * x->nb[2]), dst->ne[1], stride, weight != nullptr ? at(weight, 0) : nullptr,
+                        cos != nullptr ? at(cos, r * cos->nb[2]) : nullptr, sin != nullptr ? at(sin, r * sin->nb[2]) : nullptr, pairs,
+                        dst->ne[0], t.eps, static_cast<float*>(dst->data) + row * dst->ne[1] * dst->ne[0], stores);
+  }
+  if (stores == cpu::Stores::streamed) kernels.publish();
 }
 
 ggml_tensor* fast_heads(Graph& graph, ggml_tensor* x, ggml_tensor* weight, float eps, const RotaryTable* table) {

@@ -5,6 +5,7 @@
 #include "weights/dtype.h"
 
 #include <gtest/gtest.h>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -27,8 +28,8 @@ TEST(RowKernels, EveryLengthOnEveryInstructionSetHasTheSameBits) {
     std::vector<float> first;
     for (const Isa isa : usable_isas()) {
       std::vector<float> y(n + 1, 7.0f), z(n + 1, 7.0f);
-      row_functions(isa).modulated_norm(x.data(), w.data(), scale.data(), shift.data(), count, 1e-5f, y.data());
-      row_functions(isa).gated_add(x.data(), w.data(), scale.data(), count, z.data());
+      row_functions(isa).modulated_norm(x.data(), w.data(), scale.data(), shift.data(), count, 1e-5f, y.data(), Stores::cached);
+      row_functions(isa).gated_add(x.data(), w.data(), scale.data(), count, z.data(), Stores::cached);
       for (std::size_t i = 0; i < n; ++i) {
         const double normed = static_cast<double>(x[i]) * factor * static_cast<double>(w[i]);
         ASSERT_NEAR(static_cast<double>(y[i]), normed * (1 + static_cast<double>(scale[i])) + static_cast<double>(shift[i]), 4e-6) << n;
@@ -39,6 +40,50 @@ TEST(RowKernels, EveryLengthOnEveryInstructionSetHasTheSameBits) {
       y.insert(y.end(), z.begin(), z.end());
       if (first.empty()) first = y;
       EXPECT_EQ(y, first) << isa_name(isa) << ' ' << n;
+    }
+  }
+}
+
+// Streamed rows have the bits of others, whole pieces or not, and nothing is written beside them.
+TEST(RowKernels, StreamedRowsHaveTheSameBits) {
+  constexpr std::int64_t kHeads = 3, kHeadWidth = 64, kStride = 80;
+  const auto x = random_values(2 * kMost, 1, 3.0f), w = random_values(kMost, 2), scale = random_values(kMost, 3),
+             shift = random_values(kMost, 4);
+  const auto results = [&](const RowFunctions& run, std::int64_t count, std::size_t offset, Stores stores) {
+    alignas(64) std::array<float, 3 * (kMost + 20)> space;
+    space.fill(7.0f);
+    float* y = space.data() + offset;
+    run.modulated_norm(x.data(), w.data(), scale.data(), shift.data(), count, 1e-5f, y, stores);
+    run.gated_add(x.data(), w.data(), scale.data(), count, y + 1120, stores);
+    run.norm_rotate(x.data(), kHeads, kStride, w.data(), scale.data(), shift.data(), 24, kHeadWidth, 1e-5f, y + 2240, stores);
+    run.publish();
+    return std::vector<float>(space.begin() + static_cast<std::ptrdiff_t>(offset), space.end());
+  };
+  for (const Isa isa : usable_isas())
+    for (const std::int64_t count : {1, 16, 48, 512, 528, 1024, 1100})
+      for (const std::size_t offset : {0u, 1u, 8u, 16u}) {
+        std::vector<float> streamed = results(row_functions(isa), count, offset, Stores::streamed);
+        const std::vector<float> cached = results(row_functions(isa), count, 0, Stores::cached);
+        streamed.resize(cached.size(), 7.0f);
+        EXPECT_EQ(streamed, cached) << isa_name(isa) << ' ' << count << " at " << offset;
+      }
+}
+
+TEST(RowKernels, EveryHalfToBfloat16) {
+  std::vector<std::uint16_t> halves(65536);
+  for (std::size_t i = 0; i < halves.size(); ++i) halves[i] = static_cast<std::uint16_t>(i);
+  std::vector<float> wide(halves.size());
+  convert_to_f32(DType::f16, {reinterpret_cast<const std::uint8_t*>(halves.data()), 2 * halves.size()}, wide);
+  for (const Isa isa : usable_isas()) {
+    std::vector<std::uint16_t> y(halves.size()), through(halves.size());
+    row_functions(isa).halves_to_bf16(halves.data(), 65536, y.data());
+    row_functions(isa).to_bf16(wide.data(), 65536, through.data());
+    for (std::size_t i = 0; i < y.size(); ++i) {
+      if (std::isnan(wide[i])) {
+        EXPECT_TRUE((y[i] & 0x7F80u) == 0x7F80u && (y[i] & 0x7Fu) != 0) << isa_name(isa) << ' ' << i;
+      } else {
+        EXPECT_EQ(y[i], through[i]) << isa_name(isa) << ' ' << i;
+      }
     }
   }
 }

@@ -174,6 +174,39 @@ TEST(Params, MappedAndCopiedMatricesAreTheSame) {
 }
 
 // Whether read through the page cache or past it, wherever the tensor begins in the file and in the slot.
+// Half-precision weights are multiplied as asked for; float32 stays, but for products that the reference rounds whatever its weights are.
+TEST(Params, PrecisionOfPlainMatrices) {
+  constexpr std::int64_t kOut = 8, kIn = 64;
+  const std::vector<float> values = noise(kOut * kIn, 4);
+  std::vector<std::uint8_t> halves(values.size() * 2);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const ggml_fp16_t half = ggml_fp32_to_fp16(values[i]);
+    std::memcpy(&halves[2 * i], &half, 2);
+  }
+  FileBuilder file;
+  file.floats("wide.weight", {kOut, kIn}, values);
+  file.add("half.weight", DType::f16, {kOut, kIn}, halves);
+  const test::TempFolder folder;
+  const auto part = file.open(folder);
+  const auto device = cpu();
+  for (const MatrixPrecision precision : {MatrixPrecision::f32, MatrixPrecision::bf16})
+    for (const MatrixForm form : {MatrixForm::packed, MatrixForm::blocks}) {
+      ParamLoader loader(*part, "test", {precision, form});
+      const ops::Linear kept{loader.matrix("wide.weight", kOut, kIn), nullptr}, half{loader.matrix("half.weight", kOut, kIn), nullptr},
+          rounded{loader.autocast_matrix("wide.weight", kOut, kIn), nullptr};
+      const TensorPool pool = loader.load(*device).value();
+      EXPECT_EQ(ops::product_precision(kept), MatrixPrecision::f32);
+      EXPECT_EQ(half.weight.packed != nullptr, form == MatrixForm::packed);
+      if (form == MatrixForm::blocks) {
+        EXPECT_EQ(half.weight.values->type, GGML_TYPE_F16);
+        EXPECT_EQ(rounded.weight.values->type, GGML_TYPE_F32);
+      } else {
+        EXPECT_EQ(ops::product_precision(half), precision);
+        EXPECT_EQ(ops::product_precision(rounded), precision);
+      }
+    }
+}
+
 TEST(Params, SlotsHoldTheSameMatrices) {
   const std::int64_t out = 96, in = 1024;
   const auto w = noise(static_cast<std::size_t>(out * in), 2), x = noise(3 * static_cast<std::size_t>(in), 3);

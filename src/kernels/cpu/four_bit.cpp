@@ -25,6 +25,7 @@ void decode_integers(const PackedRows& rows, std::int64_t begin, std::int64_t en
 void decode_bf16(const PackedRows& rows, std::int64_t row, const std::uint8_t* bytes, std::vector<float>& scratch, std::uint16_t* out) {
   const RowFunctions& run = row_functions();
   if (const std::int8_t* integers = rows.stored_integers(row, bytes)) return run.integers_to_bf16(integers, rows.columns(), out);
+  if (const std::uint16_t* halves = rows.stored_halves(row, bytes)) return run.halves_to_bf16(halves, rows.columns(), out);
   if (const FourBitFunctions* fast = four_bit_functions())
     if (const auto codes = rows.four_bit_row(row, bytes)) return fast->to_bf16(*codes, rows.columns(), out);
   scratch.resize(static_cast<std::size_t>(rows.columns()));

@@ -18,8 +18,9 @@ ops::Linear float_linear(ParamLoader& loader, const std::string& name, std::int6
   return {loader.float_matrix(name + ".weight", out, in, std::move(shape)), loader.tensor(name + ".bias", {out})};
 }
 
+// The reference decodes under float16 autocast, also with float32 weights (spec/vae.md §1.12).
 ops::Linear block_linear(ParamLoader& loader, const std::string& name, std::int64_t in, std::int64_t out) {
-  return {loader.matrix(name + ".weight", out, in), loader.tensor(name + ".bias", {out})};
+  return {loader.autocast_matrix(name + ".weight", out, in), loader.tensor(name + ".bias", {out})};
 }
 
 ggml_tensor* suffix_rows(ParamLoader& loader, std::int64_t hidden) {

@@ -103,12 +103,22 @@ void PackedRows::decode_row_of(const Source& source, std::int64_t row, std::span
   }
 }
 
+const std::uint8_t* PackedRows::stored_row(std::int64_t row, const std::uint8_t* bytes) const {
+  const std::size_t at = file_order_ ? origin_[static_cast<std::size_t>(row)].row : static_cast<std::size_t>(row);
+  return bytes + at * row_bytes_;
+}
+
 const std::int8_t* PackedRows::stored_integers(std::int64_t row, const std::uint8_t* bytes) const {
-  const Origin origin = origin_[static_cast<std::size_t>(row)];
-  const Source& source = sources_[origin.source];
+  const Source& source = sources_[origin_[static_cast<std::size_t>(row)].source];
   if (!source.quant || source.quant->format != QuantFormat::int8 || !source.base_scale.empty()) return nullptr;
-  const std::size_t at = file_order_ ? origin.row : static_cast<std::size_t>(row);
-  return reinterpret_cast<const std::int8_t*>(bytes + at * row_bytes_);
+  return reinterpret_cast<const std::int8_t*>(stored_row(row, bytes));
+}
+
+const std::uint16_t* PackedRows::stored_halves(std::int64_t row, const std::uint8_t* bytes) const {
+  const Source& source = sources_[origin_[static_cast<std::size_t>(row)].source];
+  if (source.quant || source.dtype != DType::f16) return nullptr;
+  const std::uint8_t* stored = stored_row(row, bytes);
+  return reinterpret_cast<std::uintptr_t>(stored) % alignof(std::uint16_t) == 0 ? reinterpret_cast<const std::uint16_t*>(stored) : nullptr;
 }
 
 std::optional<FourBitRow> PackedRows::four_bit_row(std::int64_t row, const std::uint8_t* bytes) const {
@@ -121,7 +131,7 @@ std::optional<FourBitRow> PackedRows::four_bit_row(std::int64_t row, const std::
   const std::int64_t group = format == QuantFormat::w4a4 ? columns_ : source.quant->group;
   if (!known || group % 16 != 0 || columns_ % group != 0 || source.sides.table.size() != 16) return std::nullopt;
   FourBitRow out{};
-  out.codes = bytes + (file_order_ ? origin.row : static_cast<std::size_t>(row)) * row_bytes_;
+  out.codes = stored_row(row, bytes);
   out.table = source.sides.table.data();
   out.group = group;
   out.low_first = format != QuantFormat::nf4;
@@ -144,7 +154,7 @@ void PackedRows::decode_integers(std::int64_t begin, std::int64_t end, const std
   for (std::int64_t row = begin; row < end; ++row, out += stride) {
     const Origin origin = origin_[static_cast<std::size_t>(row)];
     const Source& source = sources_[origin.source];
-    const std::span stored(bytes + (file_order_ ? origin.row : static_cast<std::size_t>(row)) * row_bytes_, row_bytes_);
+    const std::span stored(stored_row(row, bytes), row_bytes_);
     if (source.quant->format == QuantFormat::int8) {
       std::memcpy(out, stored.data(), width);
       continue;
@@ -160,8 +170,7 @@ void PackedRows::decode(std::int64_t begin, std::int64_t end, const std::uint8_t
   const auto width = static_cast<std::size_t>(columns_);
   for (std::int64_t row = begin; row < end; ++row, out += width) {
     const Origin origin = origin_[static_cast<std::size_t>(row)];
-    const std::size_t at = file_order_ ? origin.row : static_cast<std::size_t>(row);
-    decode_row_of(sources_[origin.source], origin.row, {bytes + at * row_bytes_, row_bytes_}, {out, width});
+    decode_row_of(sources_[origin.source], origin.row, {stored_row(row, bytes), row_bytes_}, {out, width});
   }
 }
 

@@ -41,6 +41,9 @@ class PackedRows {
   // U of one row if it is stored as plain integers of 8 bits, else null.
   [[nodiscard]] const std::int8_t* stored_integers(std::int64_t row, const std::uint8_t* bytes) const;
 
+  // U of one row if it is stored as plain float16 and aligned as such, else null.
+  [[nodiscard]] const std::uint16_t* stored_halves(std::int64_t row, const std::uint8_t* bytes) const;
+
   // One row of a format whose values are those of a table times the scale of their group; else nothing.
   [[nodiscard]] std::optional<FourBitRow> four_bit_row(std::int64_t row, const std::uint8_t* bytes) const;
 
@@ -60,6 +63,7 @@ class PackedRows {
   struct Origin {
     std::uint32_t source = 0, row = 0;
   };
+  [[nodiscard]] const std::uint8_t* stored_row(std::int64_t row, const std::uint8_t* bytes) const;
   void decode_row_of(const Source& source, std::int64_t row, std::span<const std::uint8_t> bytes, std::span<float> out) const;
 
   std::vector<Source> sources_;
