@@ -24,7 +24,8 @@ int main(int count, char** arguments) {
       continue;
     }
     const WeightMatrix& w = stored->matrix;
-    const cpu::PackedMatmul product(w.packed, rows, cpu::MatmulType::bf16, false);
+    constexpr auto kType = cpu::MatmulType::bf16;
+    const cpu::PackedMatmul product({rows, w.out(), w.in(), kType, false}, cpu::decode_packed(w.packed, kType));
     const std::vector<std::uint16_t> x(static_cast<std::size_t>(rows * w.in()), 0x3F80);
     std::vector<float> y(static_cast<std::size_t>(rows * w.out())), decoded(static_cast<std::size_t>(64 * w.in()));
     const auto* bytes = static_cast<const std::uint8_t*>(w.values->data);

@@ -47,14 +47,21 @@ ggml_tensor* fast_product(Graph& graph, ggml_tensor* w, ggml_tensor* x, ggml_ten
   return product_node(graph, x, w, bias, w->ne[1], run_matmul, tiles, graph.keep(std::move(kernel)));
 }
 
-ggml_tensor* packed_product(Graph& graph, const WeightMatrix& weight, ggml_tensor* x, ggml_tensor* bias) {
-  const bool narrow = weight.product != MatrixPrecision::f32;
-  if (narrow) x = ggml_cast(graph.context(), x, GGML_TYPE_BF16);
-  cpu::PackedMatmul kernel(weight.packed, ggml_nrows(x), narrow ? cpu::MatmulType::bf16 : cpu::MatmulType::f32, bias != nullptr,
-                           !graph.device().fast_kernels());
-  graph.add_work(product_operations(x, weight.out(), weight.in()));
+// w: the stored rows, which `decode` makes rows of x's type of.
+ggml_tensor* decoded_product(Graph& graph, ggml_tensor* w, std::int64_t in, const cpu::PackedMatmul::Decode& decode, ggml_tensor* x,
+                             ggml_tensor* bias) {
+  const auto type = x->type == GGML_TYPE_BF16 ? cpu::MatmulType::bf16 : cpu::MatmulType::f32;
+  cpu::PackedMatmul kernel({ggml_nrows(x), w->ne[1], in, type, bias != nullptr}, decode, !graph.device().fast_kernels());
+  graph.add_work(product_operations(x, w->ne[1], in));
   const int panels = kernel.panels();
-  return product_node(graph, x, weight.values, bias, weight.out(), run_packed_matmul, panels, graph.keep(std::move(kernel)));
+  return product_node(graph, x, w, bias, w->ne[1], run_packed_matmul, panels, graph.keep(std::move(kernel)));
+}
+
+ggml_tensor* packed_product(Graph& graph, const WeightMatrix& weight, ggml_tensor* x, ggml_tensor* bias) {
+  const bool narrow = weight.product != MatrixPrecision::f32 && (cpu::fast_bf16() || !cpu::fast_f32() || !graph.device().fast_kernels());
+  if (narrow) x = ggml_cast(graph.context(), x, GGML_TYPE_BF16);
+  const auto type = narrow ? cpu::MatmulType::bf16 : cpu::MatmulType::f32;
+  return decoded_product(graph, weight.values, weight.in(), cpu::decode_packed(weight.packed, type), x, bias);
 }
 
 void run_quantize(ggml_tensor* dst, int thread, int threads, void* user_data) {
@@ -74,7 +81,9 @@ ggml_tensor* int8_linear(Graph& graph, const WeightMatrix& weight, ggml_tensor* 
   ggml_context* context = graph.context();
   if (!ggml_is_contiguous(x)) x = ggml_cont(context, x);
   const int threads = graph.device().threads();
-  auto* rows = graph.keep(cpu::Int8Rows(ggml_nrows(x), weight.in(), weight.rotation, !graph.device().fast_kernels()));
+  const auto functions = cpu::usable_int8_functions();
+  const cpu::Int8Functions& run = graph.device().fast_kernels() ? *functions.front() : *functions.back();
+  auto* rows = graph.keep(cpu::Int8Rows(ggml_nrows(x), weight.in(), weight.rotation, run));
   const auto decode = [packed = weight.packed](std::int64_t begin, std::int64_t end, const std::uint8_t* stored, std::int64_t stride,
                                                std::int8_t* out) { cpu::decode_integers(*packed, begin, end, stored, stride, out); };
   auto* product = graph.keep(cpu::Int8Matmul(weight.out(), decode, *rows));
@@ -95,6 +104,8 @@ ggml_tensor* product(Graph& graph, const WeightMatrix& weight, ggml_tensor* x, g
   if (!ggml_is_contiguous(x)) x = ggml_cont(context, x);
   if (weight.packed) return packed_product(graph, weight, x, bias);
   if (graph.device().fast_kernels() && known_type) {
+    if (w->type == GGML_TYPE_BF16 && !cpu::fast_bf16() && cpu::fast_f32())
+      return decoded_product(graph, w, w->ne[0], cpu::widen_bf16(w->ne[0]), x, bias);
     ggml_tensor* source = w->type == GGML_TYPE_F32 ? x : ggml_cast(context, x, GGML_TYPE_BF16);
     if (ggml_tensor* y = fast_product(graph, w, source, bias)) return y;
   }

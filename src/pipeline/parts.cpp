@@ -101,7 +101,7 @@ Result<PlanInputs::Weights> part_weights(const ModelInfo& model, Part part, cons
   if (compute != "auto" && compute != "f32" && compute != "bf16" && compute != "int8")
     return Error{ErrorCode::usage, fmt::format("'{}' is not one of auto, f32, bf16, int8", compute), "compute", ""};
   if (compute == "int8" && part == Part::dit && form == MatrixForm::packed && !ops::fast_int8_products())
-    return Error{ErrorCode::usage, "int8: this processor has no instructions for products of 8-bit integers (AVX512-VNNI)", "compute",
+    return Error{ErrorCode::usage, "int8: this processor has no instructions for products of 8-bit integers (AVX512-VNNI or AVX-VNNI)", "compute",
                  "use bf16"};
   TRITIUM_TRY_ASSIGN(const std::uint64_t wide, bytes_of(model, part, {MatrixPrecision::f32, form}));
   PlanInputs::Weights out{wide, MatrixPrecision::f32, {}};

@@ -1,6 +1,7 @@
-// cpu::Int8Rows and cpu::Int8Matmul, the machine's own and the portable ones, against loops in double precision.
+// cpu::Int8Rows and cpu::Int8Matmul, of every instruction set of the machine, against loops in double precision.
 #include "kernels/cpu/int8_matmul.h"
 
+#include "kernels/cpu/int8_tile.h"
 #include "ops/support.h"
 #include "weights/quant/rotation.h"
 
@@ -28,26 +29,26 @@ struct Problem {
     for (const float v : random_values(static_cast<std::size_t>(n * k), 4, 128.0f)) w.push_back(static_cast<std::int8_t>(std::floor(v)));
   }
 
-  [[nodiscard]] Int8Rows input(bool plain) const { return Int8Rows(m, k, rotation, plain); }
+  [[nodiscard]] Int8Rows input(const Int8Functions& set) const { return Int8Rows(m, k, rotation, set); }
 
   static void on_all(int threads, const std::function<void(int)>& work) {
     std::vector<std::jthread> workers;
     for (int t = 0; t < threads; ++t) workers.emplace_back([&, t] { work(t); });
   }
 
-  [[nodiscard]] std::vector<std::uint8_t> quantized(bool plain, int threads = 1) const {
-    const Int8Rows rows = input(plain);
+  [[nodiscard]] std::vector<std::uint8_t> quantized(const Int8Functions& set, int threads = 1) const {
+    const Int8Rows rows = input(set);
     std::vector<std::uint8_t> out(rows.bytes(), 0xAA);
     on_all(threads, [&](int t) { rows.quantize(t, threads, x.data(), out.data()); });
     return out;
   }
 
-  [[nodiscard]] std::vector<float> run(bool plain, bool with_bias, int threads = 1) const {
+  [[nodiscard]] std::vector<float> run(const Int8Functions& set, bool with_bias, int threads = 1) const {
     const auto decode = [this](std::int64_t begin, std::int64_t end, const std::uint8_t* stored, std::int64_t stride, std::int8_t* out) {
       for (std::int64_t row = begin; row < end; ++row, out += stride) std::memcpy(out, stored + row * k, static_cast<std::size_t>(k));
     };
-    const Int8Matmul product(n, decode, input(plain));
-    const std::vector<std::uint8_t> q = quantized(plain, threads);
+    const Int8Matmul product(n, decode, input(set));
+    const std::vector<std::uint8_t> q = quantized(set, threads);
     std::vector<float> y(static_cast<std::size_t>(m * n) + 1, std::nanf(""));
     on_all(threads, [&](int t) {
       product.compute(t, threads, q.data(), reinterpret_cast<const std::uint8_t*>(w.data()), scale.data(),
@@ -59,9 +60,9 @@ struct Problem {
   }
 
   // The exact sums of the integers that quantize() gave, scaled in doubles.
-  [[nodiscard]] Expected expected(bool plain, bool with_bias) const {
-    const Int8Rows rows = input(plain);
-    const std::vector<std::uint8_t> q = quantized(plain);
+  [[nodiscard]] Expected expected(const Int8Functions& set, bool with_bias) const {
+    const Int8Rows rows = input(set);
+    const std::vector<std::uint8_t> q = quantized(set);
     Expected out(static_cast<std::size_t>(m * n));
     for (std::int64_t row = 0; row < m; ++row)
       for (std::int64_t column = 0; column < n; ++column) {
@@ -86,9 +87,9 @@ struct Problem {
 
 // Each integer is the nearest to the rotated value, which float32 gives to a few units of the row's largest last place.
 void expect_quantized(const Problem& p) {
-  for (const bool plain : {true, false}) {
-    const Int8Rows rows = p.input(plain);
-    const std::vector<std::uint8_t> q = p.quantized(plain);
+  for (const Int8Functions* functions : usable_int8_functions()) {
+    const Int8Rows rows = p.input(*functions);
+    const std::vector<std::uint8_t> q = p.quantized(*functions);
     for (std::int64_t row = 0; row < p.m; ++row) {
       std::vector<float> expected(p.x.begin() + row * p.k, p.x.begin() + (row + 1) * p.k);
       if (p.rotation > 0) rotate(expected, p.rotation);
@@ -105,10 +106,10 @@ void expect_quantized(const Problem& p) {
 
 void expect_correct(const Problem& p) {
   expect_quantized(p);
-  for (const bool plain : {true, false})
+  for (const Int8Functions* functions : usable_int8_functions())
     for (const bool bias : {false, true})
       // Three roundings.
-      EXPECT_LE(scaled_error(p.run(plain, bias), p.expected(plain, bias)), 4e-7) << p.name() << (plain ? " plain" : "");
+      EXPECT_LE(scaled_error(p.run(*functions, bias), p.expected(*functions, bias)), 4e-7) << p.name() << ' ' << functions->name;
 }
 
 TEST(Int8Matmul, RowsAndColumnsAroundTiles) {
@@ -144,26 +145,28 @@ TEST(Int8Matmul, C1_OutliersZeroRowsAndTinyRows) {
     if (i % 128 == 7) p.x[1536 + i] = 1e6f;
   }
   expect_correct(p);
-  const std::vector<float> y = p.run(false, false);
-  for (std::size_t i = 0; i < 40; ++i) EXPECT_EQ(y[i], 0.0f);
+  for (const Int8Functions* functions : usable_int8_functions()) {
+    const std::vector<float> y = p.run(*functions, false);
+    for (std::size_t i = 0; i < 40; ++i) EXPECT_EQ(y[i], 0.0f) << functions->name;
+  }
 }
 
 TEST(Int8Matmul, C1_NotANumberAndInfinityAreNotSwallowed) {
   for (const float bad : {std::nanf(""), std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity()})
     for (const std::int64_t group : {0, 256})
-      for (const bool plain : {true, false}) {
+      for (const Int8Functions* functions : usable_int8_functions()) {
         Problem p(20, 20, 256, group);
         p.x[3 * 256 + 255] = bad;
-        const std::vector<float> y = p.run(plain, true);
+        const std::vector<float> y = p.run(*functions, true);
         for (std::size_t i = 0; i < y.size(); ++i) EXPECT_EQ(std::isfinite(y[i]), i / 20 != 3) << i;
       }
 }
 
 TEST(Int8Matmul, ResultDoesNotDependOnTheNumberOfThreads) {
   const Problem p(70, 330, 2560, 256);
-  for (const bool plain : {true, false}) {
-    const std::vector<float> one = p.run(plain, true);
-    for (const int threads : {2, 3, 7}) EXPECT_EQ(p.run(plain, true, threads), one) << threads;
+  for (const Int8Functions* functions : usable_int8_functions()) {
+    const std::vector<float> one = p.run(*functions, true);
+    for (const int threads : {2, 3, 7}) EXPECT_EQ(p.run(*functions, true, threads), one) << threads;
   }
 }
 

@@ -57,6 +57,6 @@ void finish(const std::int32_t* sums, const float* scales, const Int8Columns& co
 
 }  // namespace
 
-const Int8Functions kInt8Generic{kRows, kColumns, quantize, pack, multiply, finish};
+const Int8Functions kInt8Generic{"generic", kRows, kColumns, quantize, pack, multiply, finish};
 
 }  // namespace tritium::cpu

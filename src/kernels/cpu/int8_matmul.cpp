@@ -14,19 +14,22 @@ namespace {
 // pass.
 constexpr std::int64_t kGroupBytes = 384 << 10, kMaxDepth = 2048, kChunkRows = 1024;
 
-const Int8Functions& best_functions() {
-#ifdef TRITIUM_X86_KERNELS
-  if (has_avx512_vnni()) return kInt8Avx512;
-#endif
-  return kInt8Generic;
-}
-
 }  // namespace
 
-bool fast_int8() { return &best_functions() != &kInt8Generic; }
+std::vector<const Int8Functions*> usable_int8_functions() {
+  std::vector<const Int8Functions*> out;
+#ifdef TRITIUM_X86_KERNELS
+  if (has_avx512_vnni()) out.push_back(&kInt8Avx512);
+  if (has_avx_vnni()) out.push_back(&kInt8AvxVnni);
+#endif
+  out.push_back(&kInt8Generic);
+  return out;
+}
 
-Int8Rows::Int8Rows(std::int64_t m, std::int64_t k, std::int64_t rotation, bool plain)
-    : m_(m), k_(k), rotation_(rotation), run_(plain ? &kInt8Generic : &best_functions()) {}
+bool fast_int8() { return usable_int8_functions().front() != &kInt8Generic; }
+
+Int8Rows::Int8Rows(std::int64_t m, std::int64_t k, std::int64_t rotation, const Int8Functions& run)
+    : m_(m), k_(k), rotation_(rotation), run_(&run) {}
 
 std::int64_t Int8Rows::tile_rows() const { return run_->rows; }
 

@@ -11,10 +11,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <vector>
 
 namespace tritium::cpu {
 
 struct Int8Functions;
+
+// The inner loops that this machine can run, best first; the portable ones are always last.
+std::vector<const Int8Functions*> usable_int8_functions();
 
 // Whether this machine multiplies 8-bit integers faster than bfloat16: worth quantizing the input for.
 bool fast_int8();
@@ -22,8 +26,8 @@ bool fast_int8();
 // x, quantized row by row: tiles of rows in the order of the product, then one scale a row.
 class Int8Rows {
  public:
-  // `rotation`: ConvRot group, 0 for none; divides k. `plain`: the portable code whatever the machine has.
-  Int8Rows(std::int64_t m, std::int64_t k, std::int64_t rotation, bool plain = false);
+  // `rotation`: ConvRot group, 0 for none; divides k.
+  Int8Rows(std::int64_t m, std::int64_t k, std::int64_t rotation, const Int8Functions& run = *usable_int8_functions().front());
 
   [[nodiscard]] std::size_t bytes() const { return static_cast<std::size_t>(tiles() * tile_bytes() + tiles() * tile_rows() * 4); }
   [[nodiscard]] int units() const { return static_cast<int>(tiles()); }

@@ -13,6 +13,7 @@ struct Int8Columns {
 };
 
 struct Int8Functions {
+  const char* name;
   std::int64_t rows, columns;  // of one tile
   // One row in place: ConvRot (group > 0) without its factor 1/sqrt(group), which `factor` holds; then to 8 bits with 128 added. Returns
   // the scale.
@@ -26,6 +27,6 @@ struct Int8Functions {
   void (*finish)(const std::int32_t* sums, const float* scales, const Int8Columns& columns, float* y, std::int64_t stride);
 };
 
-extern const Int8Functions kInt8Generic, kInt8Avx512;
+extern const Int8Functions kInt8Generic, kInt8AvxVnni, kInt8Avx512;
 
 }  // namespace tritium::cpu

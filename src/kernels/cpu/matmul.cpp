@@ -51,9 +51,25 @@ void Matmul::compute_panel(int index, const void* x, const void* w, const float*
   for (int t = index; t < tiles(); t += panels()) compute_tile(t, x, w, bias, y);
 }
 
+bool fast_f32() {
+#ifdef TRITIUM_HAVE_ONEDNN
+  return true;
+#else
+  return false;
+#endif
+}
+
+bool fast_bf16() {
+#ifdef TRITIUM_HAVE_ONEDNN
+  return onednn_has_bf16();
+#else
+  return false;
+#endif
+}
+
 std::shared_ptr<const Matmul> make_fast_matmul([[maybe_unused]] const Matmul::Shape& shape) {
 #ifdef TRITIUM_HAVE_ONEDNN
-  return make_onednn_matmul(shape);
+  return shape.type == MatmulType::f32 || fast_bf16() ? make_onednn_matmul(shape) : nullptr;
 #else
   return nullptr;
 #endif

@@ -55,8 +55,14 @@ class Matmul {
   std::int64_t tile_rows_, tile_columns_;
 };
 
+// Whether this build has fast products of float32 at all.
+bool fast_f32();
+// Whether this machine has products of bfloat16. Where it has not, oneDNN emulates them at less than half the speed of float32, or not even
+// that.
+bool fast_bf16();
+
 // The fastest implementation this machine has for the shape, or nullptr if there is none beyond the plain loops
-// (no oneDNN in this build, or oneDNN would use its reference code).
+// (no oneDNN in this build, or oneDNN would use its reference code or emulate bfloat16).
 std::shared_ptr<const Matmul> make_fast_matmul(const Matmul::Shape& shape);
 
 // Plain loops with double accumulation: the yardstick of the tests.

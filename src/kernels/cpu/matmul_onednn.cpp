@@ -31,7 +31,8 @@ class SingleThreaded {
   int previous_;
 };
 
-// A tile's primitive and the descriptions of its operands. Row strides are those of the whole matrices.
+// A tile's primitive and the descriptions of its operands. Row strides are those of the whole matrices, but for a result of one column:
+// oneDNN 3.6 writes that without its stride.
 struct TilePrimitive {
   dnnl::matmul primitive;
   memory::desc x, w, bias, y, scratch;
@@ -42,7 +43,7 @@ std::optional<TilePrimitive> build(const Matmul::Shape& whole, std::int64_t rows
   TilePrimitive out;
   out.x = memory::desc({rows, whole.k}, type, memory::dims{whole.k, 1});
   out.w = memory::desc({whole.k, columns}, type, memory::dims{1, whole.k});  // w[N,K] seen as [K,N]
-  out.y = memory::desc({rows, columns}, memory::data_type::f32, memory::dims{whole.n, 1});
+  out.y = memory::desc({rows, columns}, memory::data_type::f32, memory::dims{columns == 1 ? 1 : whole.n, 1});
   if (whole.bias) out.bias = memory::desc({1, columns}, memory::data_type::f32, memory::dims{columns, 1});
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
@@ -104,15 +105,20 @@ class OnednnMatmul final : public Matmul {
     const auto at = [element](const void* base, std::int64_t offset) {
       return const_cast<std::uint8_t*>(static_cast<const std::uint8_t*>(base)) + offset * element;
     };
+    float* place = y + t.row * shape_.n + t.column;
+    thread_local std::vector<float> column;
+    if (t.columns == 1) column.resize(static_cast<std::size_t>(t.rows));
     std::unordered_map<int, memory> arguments = {
         {DNNL_ARG_SRC, memory(p->x, engine(), at(x, t.row * shape_.k))},
         {DNNL_ARG_WEIGHTS, memory(p->w, engine(), at(w, 0))},
-        {DNNL_ARG_DST, memory(p->y, engine(), y + t.row * shape_.n + t.column)},
+        {DNNL_ARG_DST, memory(p->y, engine(), t.columns == 1 ? column.data() : place)},
         {DNNL_ARG_SCRATCHPAD, memory(p->scratch, engine(), scratch.data())},
     };
     if (shape_.bias) arguments.emplace(DNNL_ARG_BIAS, memory(p->bias, engine(), const_cast<float*>(bias) + t.column));
     p->primitive.execute(stream, arguments);
     stream.wait();
+    if (t.columns == 1)
+      for (std::int64_t row = 0; row < t.rows; ++row) place[row * shape_.n] = column[static_cast<std::size_t>(row)];
   }
 
   [[nodiscard]] const char* name() const override { return "onednn"; }
@@ -122,6 +128,11 @@ class OnednnMatmul final : public Matmul {
 };
 
 }  // namespace
+
+bool onednn_has_bf16() {
+  constexpr auto kNeeded = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);
+  return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & kNeeded) == kNeeded;
+}
 
 std::shared_ptr<const Matmul> make_onednn_matmul(const Matmul::Shape& shape) {
   if (shape.m == 0 || shape.n == 0 || shape.k == 0) return nullptr;

@@ -5,6 +5,9 @@
 
 namespace tritium::cpu {
 
+// Whether it multiplies bfloat16 with instructions for that, under ONEDNN_MAX_CPU_ISA.
+bool onednn_has_bf16();
+
 // nullptr when oneDNN offers only its reference implementation for the shape (1000 times slower).
 std::shared_ptr<const Matmul> make_onednn_matmul(const Matmul::Shape& shape);
 

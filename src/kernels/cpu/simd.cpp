@@ -42,6 +42,14 @@ bool has_avx512_vnni() {
 #endif
 }
 
+bool has_avx_vnni() {
+#ifdef TRITIUM_X86_KERNELS
+  return allowed(Isa::avx2) && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("avxvnni");
+#else
+  return false;
+#endif
+}
+
 std::string_view isa_name(Isa isa) {
   switch (isa) {
     case Isa::avx512:

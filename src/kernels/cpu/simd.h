@@ -23,6 +23,8 @@ IsaList usable_isas();
 // What some AVX-512 machines have besides: products of bfloat16, of 8-bit integers.
 bool has_avx512_bf16();
 bool has_avx512_vnni();
+// The latter in 256 bits, which machines without AVX-512 may have too.
+bool has_avx_vnni();
 
 std::string_view isa_name(Isa isa);
 
