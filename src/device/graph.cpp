@@ -55,8 +55,19 @@ ggml_tensor* Graph::input_i32(const std::string& name, std::span<const std::int3
   return tensor;
 }
 
+ggml_tensor* Graph::custom(const char* kind, ggml_type type, const Extents& ne, std::initializer_list<ggml_tensor*> sources,
+                           ggml_custom_op_t work, std::int64_t pieces, void* user_data) {
+  std::vector<ggml_tensor*> arguments(sources);
+  while (arguments.back() == nullptr) arguments.pop_back();
+  const auto tasks = static_cast<int>(std::min<std::int64_t>(pieces, device_.threads()));
+  ggml_tensor* node = ggml_custom_4d(context_.get(), type, ne[0], ne[1], ne[2], ne[3], arguments.data(), static_cast<int>(arguments.size()),
+                                     work, tasks, user_data);
+  return ggml_set_name(node, kind);
+}
+
 ggml_tensor* Graph::name(const std::string& name, ggml_tensor* tensor) {
-  ggml_set_name(tensor, name.c_str());
+  const bool kind_is_name = tensor->op == GGML_OP_CUSTOM;
+  ggml_set_name(tensor, (kind_is_name ? std::string(tensor->name) + " " + name : name).c_str());
   if (device_.observer()) {
     if (!ggml_is_contiguous(tensor) || tensor->type != GGML_TYPE_F32) {
       ggml_tensor* copy =
@@ -87,8 +98,7 @@ void Graph::watch(ggml_tensor* tensor) {
   ggml_tensor* sum;
   if (device_.fast_kernels() && tensor->type == GGML_TYPE_F32 && ggml_is_contiguous(tensor)) {
     const std::int64_t parts = std::min(kWatchParts, ggml_nelements(tensor));
-    const auto tasks = static_cast<int>(std::min<std::int64_t>(parts, device_.threads()));
-    sum = ggml_custom_4d(context_.get(), GGML_TYPE_F32, parts, 1, 1, 1, &tensor, 1, run_watch, tasks, nullptr);
+    sum = custom("finite", GGML_TYPE_F32, {parts, 1, 1, 1}, {tensor}, run_watch, parts, nullptr);
   } else {
     sum = ggml_sum(context_.get(), tensor);
   }

@@ -9,6 +9,7 @@
 
 #include "device/tensor_pool.h"
 
+#include <array>
 #include <memory>
 #include <string>
 #include <vector>
@@ -36,6 +37,13 @@ class Graph {
 
   // Makes run() fail with code `rejected` when this float32 tensor holds a value that is not finite. One reduction, on the device.
   void watch(ggml_tensor* tensor);
+
+  // A node that runs `work`, with the device's threads or `pieces` of them if that is fewer. `kind` names it in profiles: "int8 product".
+  // Null sources at the end are left out.
+  using Extents = std::array<std::int64_t, GGML_MAX_DIMS>;
+  ggml_tensor* custom(const char* kind, ggml_type type, const Extents& ne, std::initializer_list<ggml_tensor*> sources,
+                      ggml_custom_op_t work, std::int64_t pieces, void* user_data);
+  static Extents extents(const ggml_tensor* like) { return {like->ne[0], like->ne[1], like->ne[2], like->ne[3]}; }
 
   // Work of a custom node, in floating-point operations: decides how many threads the graph gets.
   void add_work(double operations) { custom_operations_ += operations; }

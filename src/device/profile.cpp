@@ -13,14 +13,21 @@ namespace {
 
 constexpr std::size_t kMaxEvents = 1'000'000;  // of a trace; the table counts on
 
-// Nodes without a name of their own are called "node_7" by ggml, views "x (reshaped)".
+// Nodes without a name of their own are called "node_7" by ggml, views "x (reshaped)". Of other names the part up to the last dot may hold
+// the number of a block, and what comes before a blank is the kind of a kernel of Tritium's own.
 std::string name_of(const ggml_tensor* node) {
   const std::string_view name = node->name;
-  return name.empty() || name.starts_with("node_") || name.ends_with(")") ? "" : fmt::format(" {}", name);
+  if (name.empty() || name.starts_with("node_") || name.ends_with(")")) return "";
+  const std::size_t dot = name.rfind('.');
+  if (dot == std::string_view::npos) return std::string(name);
+  const std::size_t blank = name.rfind(' ', dot), scope = blank == std::string_view::npos ? 0 : blank;
+  return fmt::format("{}{}{}", name.substr(0, scope), without_numbers(std::string(name.substr(scope, dot - scope))), name.substr(dot));
 }
 
 std::string describe(const ggml_tensor* node) {
-  return fmt::format("{}{} {} [{}]", ggml_op_desc(node), name_of(node), ggml_type_name(node->type), fmt::join(node->ne, ", "));
+  const std::string name = name_of(node);
+  const std::string_view operation = node->op == GGML_OP_CUSTOM && !name.empty() ? "kernel" : ggml_op_desc(node);
+  return fmt::format("{}{}{} {} [{}]", operation, name.empty() ? "" : " ", name, ggml_type_name(node->type), fmt::join(node->ne, ", "));
 }
 
 double bytes_of(const ggml_tensor* node) {

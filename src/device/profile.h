@@ -13,7 +13,7 @@ class Profile {
  public:
   // One kind of node in one kind of graph. Numbers in the scope are '#': "dit.step#.block#".
   struct Row {
-    std::string scope, operation;  // "MUL_MAT attn_out f32 [64, 32]"
+    std::string scope, operation;  // "MUL_MAT attn_out f32 [64, 32]", "kernel int8 product mlp_out f32 [64, 32]"
     std::int64_t count = 0;
     double seconds = 0, bytes = 0;  // written and read, every operand once
   };

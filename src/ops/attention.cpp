@@ -34,14 +34,11 @@ ggml_tensor* fast_attention(Graph& graph, ggml_tensor* q, ggml_tensor* k, ggml_t
   const bool narrow = precision != MatrixPrecision::f32 && cpu::attention_available(isa, cpu::AttentionType::bf16);
   const auto* kernel = graph.keep(cpu::Attention(shape, narrow ? cpu::AttentionType::bf16 : cpu::AttentionType::f32, isa));
   auto* user_data = const_cast<cpu::Attention*>(kernel);
-  const int threads = graph.device().threads();
-  ggml_tensor* sources[] = {k, v};
-  ggml_tensor* packed = ggml_custom_4d(context, GGML_TYPE_I8, static_cast<std::int64_t>(kernel->packed_bytes()), 1, 1, 1, sources, 2,
-                                       run_pack, std::min(threads, kernel->pack_units()), user_data);
+  ggml_tensor* packed = graph.custom("attention packing", GGML_TYPE_I8, {static_cast<std::int64_t>(kernel->packed_bytes()), 1, 1, 1},
+                                     {k, v}, run_pack, kernel->pack_units(), user_data);
   graph.add_work((mask == AttentionMask::causal ? 2.0 : 4.0) * static_cast<double>(ggml_nelements(q)) * static_cast<double>(shape.keys));
-  ggml_tensor* arguments[] = {q, packed};
-  return ggml_custom_4d(context, GGML_TYPE_F32, shape.head_dim * shape.heads, shape.rows, 1, 1, arguments, 2, run_attention,
-                        std::min(threads, kernel->units()), user_data);
+  return graph.custom("attention", GGML_TYPE_F32, {shape.head_dim * shape.heads, shape.rows, 1, 1}, {q, packed}, run_attention,
+                      kernel->units(), user_data);
 }
 
 }  // namespace

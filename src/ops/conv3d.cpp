@@ -24,11 +24,9 @@ ggml_tensor* fast_conv3d(Graph& graph, const Conv3d& layer, ggml_tensor* x, ggml
   if (!ggml_is_contiguous(x)) x = ggml_cont(context, x);
   const cpu::Conv3dShape shape{layer.in(), layer.out(), x->ne[1], x->ne[2], x->ne[3], stride.space, stride.time, stride.phase};
   const cpu::Conv3d kernel(shape, isa);
-  const auto tasks = static_cast<int>(std::min<std::int64_t>(kernel.units(), graph.device().threads()));
   graph.add_work(2.0 * static_cast<double>(shape.positions()) * static_cast<double>(ggml_nelements(layer.weight)));
-  ggml_tensor* arguments[] = {x, layer.weight, layer.bias, before};
-  return ggml_custom_4d(context, GGML_TYPE_F32, shape.out, shape.output_width(), shape.output_height(), shape.output_frames(), arguments,
-                        before != nullptr ? 4 : 3, run_conv3d, tasks, graph.keep(kernel));
+  return graph.custom("conv3d", GGML_TYPE_F32, {shape.out, shape.output_width(), shape.output_height(), shape.output_frames()},
+                      {x, layer.weight, layer.bias, before}, run_conv3d, kernel.units(), graph.keep(kernel));
 }
 
 // `count` slices of dimension `dim` from `first` on, every `step`-th.

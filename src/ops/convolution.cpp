@@ -57,12 +57,10 @@ ggml_tensor* fast_conv1d(Graph& graph, const Conv1d& layer, ggml_tensor* x, int 
   if (!graph.device().fast_kernels() || !cpu::conv1d_is_fast(isa) || !usable) return nullptr;
   const cpu::Conv1dShape shape{layer.weight->ne[1], layer.weight->ne[2], layer.weight->ne[0], x->ne[0], padding, dilation};
   const cpu::Conv1d kernel(shape, isa);
-  const auto tasks = static_cast<int>(std::min<std::int64_t>(kernel.units(), graph.device().threads()));
   if (!ggml_is_contiguous(x)) x = ggml_cont(graph.context(), x);
   graph.add_work(2.0 * static_cast<double>(shape.output_length()) * static_cast<double>(ggml_nelements(layer.weight)));
-  ggml_tensor* arguments[] = {x, layer.weight, layer.bias};
-  return ggml_custom_4d(graph.context(), GGML_TYPE_F32, shape.output_length(), shape.out, 1, 1, arguments, layer.bias != nullptr ? 3 : 2,
-                        run_conv1d, tasks, graph.keep(kernel));
+  return graph.custom("conv1d", GGML_TYPE_F32, {shape.output_length(), shape.out, 1, 1}, {x, layer.weight, layer.bias}, run_conv1d,
+                      kernel.units(), graph.keep(kernel));
 }
 
 // Offset of the input sample read by tap 0 of the polyphase convolution, negative: taps cover i-reach .. i+reach.

@@ -31,12 +31,9 @@ ggml_tensor* fast_group_norm(Graph& graph, ggml_tensor* x, ggml_tensor* weight, 
   if (!ggml_is_contiguous(x)) x = ggml_cont(context, x);
   Task* task = graph.keep(Task{{x->ne[0], groups, x->ne[1] * x->ne[2], x->ne[3]}, eps});
   const cpu::GroupNormShape& shape = task->shape;
-  const auto tasks = static_cast<int>(std::min<std::int64_t>(shape.units(), graph.device().threads()));
-  ggml_tensor* sources[] = {x};
   ggml_tensor* sums =
-      ggml_custom_4d(context, GGML_TYPE_F64, shape.sums(), shape.parts(), shape.frames, 1, sources, 1, run_sums, tasks, task);
-  ggml_tensor* arguments[] = {x, sums, weight, bias};
-  return ggml_custom_4d(context, GGML_TYPE_F32, x->ne[0], x->ne[1], x->ne[2], x->ne[3], arguments, 4, run_apply, tasks, task);
+      graph.custom("group sums", GGML_TYPE_F64, {shape.sums(), shape.parts(), shape.frames, 1}, {x}, run_sums, shape.units(), task);
+  return graph.custom("group norm", GGML_TYPE_F32, Graph::extents(x), {x, sums, weight, bias}, run_apply, shape.units(), task);
 }
 
 }  // namespace

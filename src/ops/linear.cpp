@@ -30,11 +30,9 @@ void run_packed_matmul(ggml_tensor* dst, int thread, int threads, void* user_dat
                  static_cast<float*>(dst->data));
 }
 
-ggml_tensor* product_node(Graph& graph, ggml_tensor* x, ggml_tensor* w, ggml_tensor* bias, std::int64_t out, ggml_custom_op_t run,
-                          int pieces, void* user_data) {
-  ggml_tensor* arguments[] = {x, w, bias};
-  return ggml_custom_4d(graph.context(), GGML_TYPE_F32, out, x->ne[1], x->ne[2], x->ne[3], arguments, bias != nullptr ? 3 : 2, run,
-                        std::min(pieces, graph.device().threads()), user_data);
+ggml_tensor* product_node(Graph& graph, const char* kind, ggml_tensor* x, ggml_tensor* w, ggml_tensor* bias, std::int64_t out,
+                          ggml_custom_op_t run, int pieces, void* user_data) {
+  return graph.custom(kind, GGML_TYPE_F32, {out, x->ne[1], x->ne[2], x->ne[3]}, {x, w, bias}, run, pieces, user_data);
 }
 
 // w [k, n], x [k, m] of the same type.
@@ -44,7 +42,8 @@ ggml_tensor* fast_product(Graph& graph, ggml_tensor* w, ggml_tensor* x, ggml_ten
   if (kernel == nullptr) return nullptr;
   graph.add_work(product_operations(x, w->ne[1], w->ne[0]));
   const int tiles = kernel->tiles();
-  return product_node(graph, x, w, bias, w->ne[1], run_matmul, tiles, graph.keep(std::move(kernel)));
+  return product_node(graph, w->type == GGML_TYPE_BF16 ? "bf16 product" : "f32 product", x, w, bias, w->ne[1], run_matmul, tiles,
+                      graph.keep(std::move(kernel)));
 }
 
 // w: the stored rows, which `decode` makes rows of x's type of.
@@ -54,7 +53,8 @@ ggml_tensor* decoded_product(Graph& graph, ggml_tensor* w, std::int64_t in, cons
   cpu::PackedMatmul kernel({ggml_nrows(x), w->ne[1], in, type, bias != nullptr}, decode, !graph.device().fast_kernels());
   graph.add_work(product_operations(x, w->ne[1], in));
   const int panels = kernel.panels();
-  return product_node(graph, x, w, bias, w->ne[1], run_packed_matmul, panels, graph.keep(std::move(kernel)));
+  return product_node(graph, type == cpu::MatmulType::bf16 ? "bf16 product, decoding" : "f32 product, decoding", x, w, bias, w->ne[1],
+                      run_packed_matmul, panels, graph.keep(std::move(kernel)));
 }
 
 ggml_tensor* packed_product(Graph& graph, const WeightMatrix& weight, ggml_tensor* x, ggml_tensor* bias) {
@@ -80,19 +80,17 @@ void run_int8_matmul(ggml_tensor* dst, int thread, int threads, void* user_data)
 ggml_tensor* int8_linear(Graph& graph, const WeightMatrix& weight, ggml_tensor* x, ggml_tensor* bias) {
   ggml_context* context = graph.context();
   if (!ggml_is_contiguous(x)) x = ggml_cont(context, x);
-  const int threads = graph.device().threads();
   const auto functions = cpu::usable_int8_functions();
   const cpu::Int8Functions& run = graph.device().fast_kernels() ? *functions.front() : *functions.back();
   auto* rows = graph.keep(cpu::Int8Rows(ggml_nrows(x), weight.in(), weight.rotation, run));
   const auto decode = [packed = weight.packed](std::int64_t begin, std::int64_t end, const std::uint8_t* stored, std::int64_t stride,
                                                std::int8_t* out) { cpu::decode_integers(*packed, begin, end, stored, stride, out); };
   auto* product = graph.keep(cpu::Int8Matmul(weight.out(), decode, *rows));
-  ggml_tensor* quantized = ggml_custom_4d(context, GGML_TYPE_I8, static_cast<std::int64_t>(rows->bytes()), 1, 1, 1, &x, 1, run_quantize,
-                                          std::min(rows->units(), threads), rows);
+  ggml_tensor* quantized = graph.custom("quantization", GGML_TYPE_I8, {static_cast<std::int64_t>(rows->bytes()), 1, 1, 1}, {x},
+                                        run_quantize, rows->units(), rows);
   graph.add_work(product_operations(x, weight.out(), weight.in()));
-  ggml_tensor* arguments[] = {quantized, weight.values, weight.row_scale, bias};
-  return ggml_custom_4d(context, GGML_TYPE_F32, weight.out(), x->ne[1], x->ne[2], x->ne[3], arguments, bias != nullptr ? 4 : 3,
-                        run_int8_matmul, std::min(product->units(), threads), product);
+  return graph.custom("int8 product", GGML_TYPE_F32, {weight.out(), x->ne[1], x->ne[2], x->ne[3]},
+                      {quantized, weight.values, weight.row_scale, bias}, run_int8_matmul, product->units(), product);
 }
 
 // U · x + b, without the factors beside U.

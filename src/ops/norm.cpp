@@ -57,13 +57,9 @@ void run_gated_add(ggml_tensor* dst, int task, int tasks, void* user_data) {
   });
 }
 
-ggml_tensor* row_node(Graph& graph, const ggml_tensor* like, std::initializer_list<ggml_tensor*> sources, ggml_custom_op_t run,
-                      RowTask task) {
-  std::vector<ggml_tensor*> arguments(sources);
-  while (arguments.back() == nullptr) arguments.pop_back();
-  const auto tasks = static_cast<int>(std::min<std::int64_t>(graph.device().threads(), ggml_nrows(like)));
-  return ggml_custom_4d(graph.context(), GGML_TYPE_F32, like->ne[0], like->ne[1], like->ne[2], like->ne[3], arguments.data(),
-                        static_cast<int>(arguments.size()), run, tasks, graph.keep(task));
+ggml_tensor* row_node(Graph& graph, const char* kind, const ggml_tensor* like, std::initializer_list<ggml_tensor*> sources,
+                      ggml_custom_op_t run, RowTask task) {
+  return graph.custom(kind, GGML_TYPE_F32, Graph::extents(like), sources, run, ggml_nrows(like), graph.keep(task));
 }
 
 ggml_tensor* contiguous(Graph& graph, ggml_tensor* x) { return ggml_is_contiguous(x) ? x : ggml_cont(graph.context(), x); }
@@ -81,7 +77,7 @@ ggml_tensor* rows_of_chunk(Graph& graph, const Modulation& modulation, int chunk
 ggml_tensor* rms_norm(Graph& graph, ggml_tensor* x, ggml_tensor* weight, float eps) {
   if (graph.device().fast_kernels()) {
     x = contiguous(graph, x);
-    return row_node(graph, x, {x, weight}, run_rms_norm, {eps});
+    return row_node(graph, "rms norm", x, {x, weight}, run_rms_norm, {eps});
   }
   ggml_tensor* y = ggml_rms_norm(graph.context(), x, eps);
   return weight != nullptr ? ggml_mul(graph.context(), y, weight) : y;
@@ -109,14 +105,15 @@ ggml_tensor* modulated_rms_norm(Graph& graph, ggml_tensor* x, ggml_tensor* weigh
                                 int scale_chunk) {
   if (!graph.device().fast_kernels()) return modulate(graph, rms_norm(graph, x, weight, eps), modulation, shift_chunk, scale_chunk);
   x = contiguous(graph, x);
-  return row_node(graph, x, {x, modulation.table, modulation.variant_of_row, weight}, run_modulated_norm, {eps, shift_chunk, scale_chunk});
+  return row_node(graph, "modulated norm", x, {x, modulation.table, modulation.variant_of_row, weight}, run_modulated_norm,
+                  {eps, shift_chunk, scale_chunk});
 }
 
 ggml_tensor* gated_add(Graph& graph, ggml_tensor* residual, ggml_tensor* y, const Modulation& modulation, int gate_chunk) {
   if (graph.device().fast_kernels()) {
     residual = contiguous(graph, residual);
-    return row_node(graph, residual, {residual, modulation.table, modulation.variant_of_row, contiguous(graph, y)}, run_gated_add,
-                    {0, gate_chunk});
+    return row_node(graph, "gated add", residual, {residual, modulation.table, modulation.variant_of_row, contiguous(graph, y)},
+                    run_gated_add, {0, gate_chunk});
   }
   ggml_context* context = graph.context();
   return ggml_add(context, residual, ggml_mul(context, y, rows_of_chunk(graph, modulation, gate_chunk)));

@@ -20,9 +20,8 @@ ggml_tensor* pointwise_snake(Graph& graph, const PointwiseSnake& layer, ggml_ten
   ggml_context* context = graph.context();
   if (graph.device().fast_kernels()) {
     if (!ggml_is_contiguous(x)) x = ggml_cont(context, x);
-    ggml_tensor* arguments[] = {x, layer.frequency, layer.inverse_magnitude};
-    const auto tasks = static_cast<int>(std::min<std::int64_t>(cpu::pointwise_snake_units(x->ne[0], x->ne[1]), graph.device().threads()));
-    return ggml_custom_4d(context, GGML_TYPE_F32, x->ne[0], x->ne[1], 1, 1, arguments, 3, run_snake, tasks, nullptr);
+    return graph.custom("snake", GGML_TYPE_F32, {x->ne[0], x->ne[1], 1, 1}, {x, layer.frequency, layer.inverse_magnitude}, run_snake,
+                        cpu::pointwise_snake_units(x->ne[0], x->ne[1]), nullptr);
   }
   const auto per_channel = [&](ggml_tensor* t) { return ggml_reshape_2d(context, t, 1, t->ne[0]); };
   ggml_tensor* wave = ggml_sqr(context, ggml_sin(context, ggml_mul(context, x, per_channel(layer.frequency))));

@@ -38,12 +38,11 @@ void run_heads(ggml_tensor* dst, int task, int tasks, void* user_data) {
 
 ggml_tensor* fast_heads(Graph& graph, ggml_tensor* x, ggml_tensor* weight, float eps, const RotaryTable* table) {
   if (x->nb[0] != sizeof(float)) x = ggml_cont(graph.context(), x);
-  std::vector<ggml_tensor*> sources = {x};
-  if (weight != nullptr) sources.push_back(weight);
-  if (table != nullptr) sources.insert(sources.end(), {table->cos, table->sin});
-  const auto tasks = static_cast<int>(std::min<std::int64_t>(graph.device().threads(), x->ne[2]));
-  return ggml_custom_4d(graph.context(), GGML_TYPE_F32, x->ne[0], x->ne[1], x->ne[2], 1, sources.data(), static_cast<int>(sources.size()),
-                        run_heads, tasks, graph.keep(HeadTask{eps, weight != nullptr, table != nullptr}));
+  ggml_tensor *cos = table != nullptr ? table->cos : nullptr, *sin = table != nullptr ? table->sin : nullptr;
+  HeadTask* task = graph.keep(HeadTask{eps, weight != nullptr, table != nullptr});
+  const std::initializer_list<ggml_tensor*> all = {x, weight, cos, sin}, without_weight = {x, cos, sin};
+  return graph.custom("heads", GGML_TYPE_F32, {x->ne[0], x->ne[1], x->ne[2], 1}, weight != nullptr ? all : without_weight, run_heads,
+                      x->ne[2], task);
 }
 
 }  // namespace

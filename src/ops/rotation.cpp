@@ -37,9 +37,7 @@ ggml_tensor* rotate_groups(Graph& graph, ggml_tensor* x, std::int64_t group) {
   if (graph.device().fast_kernels()) {
     constexpr double kOperationsPerValue = 8;
     graph.add_work(kOperationsPerValue * static_cast<double>(ggml_nelements(x)));
-    ggml_tensor* arguments[] = {x};
-    return ggml_custom_4d(context, GGML_TYPE_F32, x->ne[0], x->ne[1], x->ne[2], x->ne[3], arguments, 1, run_rotation,
-                          graph.device().threads(), graph.keep(group));
+    return graph.custom("rotation", GGML_TYPE_F32, Graph::extents(x), {x}, run_rotation, graph.device().threads(), graph.keep(group));
   }
   ggml_tensor* h = graph.input("rotation", rotation_matrix(group), {group, group});
   ggml_tensor* groups = ggml_reshape_2d(context, x, group, ggml_nelements(x) / group);

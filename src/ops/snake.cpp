@@ -51,9 +51,9 @@ ggml_tensor* fast_snake(Graph& graph, const AliasFreeSnake& layer, ggml_tensor* 
   if (!ggml_is_contiguous(x)) x = ggml_cont(graph.context(), x);
   constexpr double kPerValue = 100;  // two filters of 12 taps and two sines
   graph.add_work(kPerValue * static_cast<double>(ggml_nelements(x)));
-  ggml_tensor* arguments[] = {x, layer.frequency, layer.inverse_magnitude, layer.up, layer.down};
-  const auto tasks = static_cast<int>(std::min<std::int64_t>(cpu::snake_units(x->ne[0], x->ne[1]), graph.device().threads()));
-  return ggml_custom_4d(graph.context(), GGML_TYPE_F32, x->ne[0], x->ne[1], 1, 1, arguments, 5, run_snake, tasks, nullptr);
+  return graph.custom("alias-free snake", GGML_TYPE_F32, {x->ne[0], x->ne[1], 1, 1},
+                      {x, layer.frequency, layer.inverse_magnitude, layer.up, layer.down}, run_snake, cpu::snake_units(x->ne[0], x->ne[1]),
+                      nullptr);
 }
 
 }  // namespace
