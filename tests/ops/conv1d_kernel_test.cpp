@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 #include <cmath>
+#include <limits>
 #include <thread>
 
 namespace tritium::cpu {
@@ -103,6 +104,29 @@ TEST(Conv1dKernel, PaddingMayExceedTheSignal) {
 
 TEST(Conv1dKernel, MisalignedPointers) {
   for (const std::size_t offset : {1u, 3u, 7u}) expect_correct({9, 15, 3, 131, 1, 1}, true, offset);
+}
+
+TEST(Conv1dKernel, C1_OutliersAndSilence) {
+  const Conv1dShape shape{20, 17, 7, 203, 9, 3};
+  Problem problem(shape);
+  for (std::size_t i = 0; i < 203; ++i) problem.x[5 * 203 + i] = 0;
+  problem.x[203 + 100] = 1e6f;
+  problem.x[7 * 203 + 202] = -1e7f;
+  problem.x[9 * 203] = 1e-30f;
+  const Expected expected = problem.expected();
+  for (const Isa isa : usable_isas()) EXPECT_LE(scaled_error(problem.run(isa), expected), 4e-6) << isa_name(isa);
+}
+
+TEST(Conv1dKernel, C1_NotANumberAndInfinityAreNotSwallowed) {
+  const Conv1dShape shape{3, 5, 3, 64, 1, 1};
+  for (const float bad : {std::nanf(""), std::numeric_limits<float>::infinity()}) {
+    Problem problem(shape);
+    problem.x[64 + 40] = bad;
+    for (const Isa isa : usable_isas()) {
+      const std::vector<float> y = problem.run(isa);
+      for (std::size_t i = 0; i < y.size(); ++i) EXPECT_EQ(std::isfinite(y[i]), i % 64 < 39 || i % 64 > 41) << isa_name(isa) << ' ' << i;
+    }
+  }
 }
 
 TEST(Conv1dKernel, ResultDoesNotDependOnTheNumberOfThreads) {

@@ -143,6 +143,28 @@ TEST(Conv3dKernel, WithoutBias) {
   }
 }
 
+TEST(Conv3dKernel, C1_OutliersAndBlackFrames) {
+  Problem problem({19, 33, 9, 7, 3}, true);
+  std::fill_n(problem.x.begin(), problem.frame_values, 0.0f);
+  problem.x[index(problem.frame_values + 200)] = 1e6f;
+  problem.x[index(2 * problem.frame_values + 17)] = -1e7f;
+  problem.before[3] = 1e-30f;
+  const Expected expected = problem.expected();
+  for (const cpu::Isa isa : cpu::usable_isas()) EXPECT_LE(scaled_error(problem.run_kernel(isa), expected), 6e-6) << cpu::isa_name(isa);
+}
+
+TEST(Conv3dKernel, C1_NotANumberReachesItsNeighboursAlone) {
+  Problem problem({2, 5, 8, 8, 1});
+  problem.x[(3 * 8 + 4) * 2] = std::nanf("");
+  for (const cpu::Isa isa : cpu::usable_isas()) {
+    const std::vector<float> y = problem.run_kernel(isa);
+    for (std::int64_t i = 0; i < 64; ++i) {
+      const bool near = std::abs(i / 8 - 3) <= 1 && std::abs(i % 8 - 4) <= 1;
+      for (std::int64_t o = 0; o < 5; ++o) EXPECT_EQ(std::isnan(y[index(i * 5 + o)]), near) << cpu::isa_name(isa) << ' ' << i;
+    }
+  }
+}
+
 TEST(Conv3dKernel, ResultDoesNotDependOnTheNumberOfThreads) {
   for (const Conv3dShape& s : {Conv3dShape{32, 32, 24, 24, 3}, Conv3dShape{60, 300, 6, 6, 2}, Conv3dShape{3, 40, 30, 20, 5, 2, 2, 1}}) {
     const Problem problem(s, true);

@@ -70,6 +70,19 @@ TEST_P(GroupNormTest, ChannelsGroupsAndSizes) {
       }
 }
 
+// A group of zeros gives its bias, and an outlier of 1e6 leaves its group accurate.
+TEST_P(GroupNormTest, C1_ZerosAndOutliers) {
+  const Shape s{64, 32, 9, 7, 2};
+  std::vector<float> x = random_values(s.values(), 1, 3.0f);
+  for (std::size_t i = 0; i < x.size(); i += 64) x[i] = x[i + 1] = 0;
+  x[5 * 64 + 10] = 1e6f;
+  x[70 * 64 + 33] = -1e7f;
+  const std::vector<float> weight = random_values(64, 2), bias = random_values(64, 3);
+  const std::vector<float> y = run(device(), s, x, weight, bias);
+  EXPECT_LE(absolute_error(y, reference(s, x, weight, bias)), 2e-5);
+  for (std::size_t i = 0; i < y.size(); i += 64) EXPECT_EQ(y[i], bias[0]);
+}
+
 // A large common offset must not eat the variance.
 TEST_P(GroupNormTest, LargeMean) {
   const Shape s{64, 32, 48, 48, 2};

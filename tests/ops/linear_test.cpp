@@ -97,8 +97,7 @@ TEST_P(LinearTest, InputMayBeAView) {
       ggml_tensor* source = graph.input("x", all, {whole, rows});
       return linear(graph, layer, ggml_view_2d(graph.context(), source, in, rows, source->nb[1], first * sizeof(float)));
     });
-    EXPECT_LE(scaled_error(y, product(values, seen(x, type), nullptr, out, rows, in)),
-              tolerance(in) + rounding(type));
+    EXPECT_LE(scaled_error(y, product(values, seen(x, type), nullptr, out, rows, in)), tolerance(in) + rounding(type));
   }
 }
 

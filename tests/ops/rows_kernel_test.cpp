@@ -44,6 +44,31 @@ TEST(RowKernels, EveryLengthOnEveryInstructionSetHasTheSameBits) {
   }
 }
 
+// A row of zeros gives the shift, and one of outliers keeps the accuracy of float32.
+TEST(RowKernels, C1_ZerosAndOutliers) {
+  constexpr std::int64_t kCount = 1000;
+  const auto w = random_values(kCount, 2), scale = random_values(kCount, 3), shift = random_values(kCount, 4);
+  std::vector<float> outliers = random_values(kCount, 1, 1e6f);
+  outliers[17] = 1e9f;
+  outliers[999] = -1e-30f;
+  double sum = 0;
+  for (const float v : outliers) sum += static_cast<double>(v) * static_cast<double>(v);
+  const double factor = 1 / std::sqrt(sum / kCount + 1e-5);
+  for (const Isa isa : usable_isas()) {
+    std::vector<float> zeros(kCount), y(kCount), z(kCount);
+    row_functions(isa).modulated_norm(zeros.data(), w.data(), scale.data(), shift.data(), kCount, 1e-5f, y.data(), Stores::cached);
+    EXPECT_EQ(y, shift) << isa_name(isa);
+    row_functions(isa).modulated_norm(outliers.data(), w.data(), scale.data(), shift.data(), kCount, 1e-5f, y.data(), Stores::cached);
+    row_functions(isa).gated_add(outliers.data(), w.data(), scale.data(), kCount, z.data(), Stores::cached);
+    for (std::size_t i = 0; i < y.size(); ++i) {
+      const double normed = static_cast<double>(outliers[i]) * factor * static_cast<double>(w[i]);
+      ASSERT_NEAR(static_cast<double>(y[i]), normed * (1 + static_cast<double>(scale[i])) + static_cast<double>(shift[i]), 2e-5) << i;
+      const double gated = static_cast<double>(outliers[i]) + static_cast<double>(w[i]) * static_cast<double>(scale[i]);
+      ASSERT_NEAR(static_cast<double>(z[i]), gated, std::abs(gated) * 2e-7 + 1e-7) << i;
+    }
+  }
+}
+
 // Streamed rows have the bits of others, whole pieces or not, and nothing is written beside them.
 TEST(RowKernels, StreamedRowsHaveTheSameBits) {
   constexpr std::int64_t kHeads = 3, kHeadWidth = 64, kStride = 80;
