@@ -162,6 +162,16 @@ TEST(Int8Matmul, C1_NotANumberAndInfinityAreNotSwallowed) {
       }
 }
 
+// Instruction sets that fuse alike.
+TEST(Int8Matmul, SameBitsOfEveryVectorWidth) {
+  const auto sets = usable_int8_functions();
+  for (const std::int64_t group : {0, 16, 256, 1024}) {
+    const Problem p(23, 70, 2048, group);
+    for (std::size_t i = 1; i + 1 < sets.size(); ++i)
+      EXPECT_EQ(p.run(*sets[i], true), p.run(*sets[0], true)) << sets[i]->name << ", " << sets[0]->name << ", group " << group;
+  }
+}
+
 TEST(Int8Matmul, ResultDoesNotDependOnTheNumberOfThreads) {
   const Problem p(70, 330, 2560, 256);
   for (const Int8Functions* functions : usable_int8_functions()) {
