@@ -113,14 +113,14 @@ ggml_tensor* ParamLoader::computed(const std::string& name, Shape stored_shape, 
   return add(name, GGML_TYPE_F32, std::move(stored_shape), std::move(item));
 }
 
-WeightMatrix ParamLoader::float_matrix(const std::string& name, std::int64_t out, std::int64_t in, Shape file_shape) {
+WeightMatrix ParamLoader::float_matrix(const std::string& name, std::int64_t out, std::int64_t in, const Shape& file_shape) {
   Item item;
   item.source = require(name, file_shape.empty() ? Shape{out, in} : file_shape);
   return add(name, GGML_TYPE_F32, {out, in}, std::move(item));
 }
 
-WeightMatrix ParamLoader::matrix(const std::string& name, std::int64_t out, std::int64_t in, Shape file_shape) {
-  return declared_matrix(name, out, in, std::move(file_shape), {});
+WeightMatrix ParamLoader::matrix(const std::string& name, std::int64_t out, std::int64_t in, const Shape& file_shape) {
+  return declared_matrix(name, out, in, file_shape, {});
 }
 
 WeightMatrix ParamLoader::autocast_matrix(const std::string& name, std::int64_t out, std::int64_t in) {
@@ -129,7 +129,7 @@ WeightMatrix ParamLoader::autocast_matrix(const std::string& name, std::int64_t 
   return declared_matrix(name, out, in, {}, std::move(item));
 }
 
-WeightMatrix ParamLoader::declared_matrix(const std::string& name, std::int64_t out, std::int64_t in, Shape file_shape, Item item) {
+WeightMatrix ParamLoader::declared_matrix(const std::string& name, std::int64_t out, std::int64_t in, const Shape& file_shape, Item item) {
   item.source = require(name, file_shape.empty() ? Shape{out, in} : file_shape);
   if (!item.source.found()) return {};
   // Rows of another shape, or cropped ones, are not rows of the file.

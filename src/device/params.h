@@ -25,14 +25,14 @@ class ParamLoader {
 
   // The matrix of a linear layer, usable in graphs after load(). `file_shape`: that of the file, where it is not [out, in] but has the same
   // values in the same order. A missing or misshapen tensor is remembered for load().
-  WeightMatrix matrix(const std::string& name, std::int64_t out, std::int64_t in, std::vector<std::int64_t> file_shape = {});
+  WeightMatrix matrix(const std::string& name, std::int64_t out, std::int64_t in, const std::vector<std::int64_t>& file_shape = {});
 
   // The same rounded as the policy says even where the file has float32, for products that the reference computes in half precision
   // whatever its weights are. Other devices than the CPU keep float32.
   WeightMatrix autocast_matrix(const std::string& name, std::int64_t out, std::int64_t in);
 
   // The same kept and multiplied in float32 whatever the file has: small matrices whose rounding would be felt everywhere.
-  WeightMatrix float_matrix(const std::string& name, std::int64_t out, std::int64_t in, std::vector<std::int64_t> file_shape = {});
+  WeightMatrix float_matrix(const std::string& name, std::int64_t out, std::int64_t in, const std::vector<std::int64_t>& file_shape = {});
 
   // One tensor with its exact shape (outermost first), kept as float32.
   ggml_tensor* tensor(const std::string& name, std::vector<std::int64_t> shape);
@@ -101,7 +101,8 @@ class ParamLoader {
   };
   class Reader;
 
-  WeightMatrix declared_matrix(const std::string& name, std::int64_t out, std::int64_t in, std::vector<std::int64_t> file_shape, Item item);
+  WeightMatrix declared_matrix(const std::string& name, std::int64_t out, std::int64_t in, const std::vector<std::int64_t>& file_shape,
+                               Item item);
   // The three ways to keep a matrix.
   WeightMatrix packed_matrix(const std::string& name, std::int64_t out, std::int64_t in, Item item);
   WeightMatrix native_matrix(const std::string& name, std::int64_t out, std::int64_t in, ggml_type type, Item item);

@@ -85,39 +85,39 @@ float quantize(float* row, std::int64_t count, std::int64_t group, float factor,
   return scale;
 }
 
-// kRows times kVectors sums stay in registers.
-template <int kRows, int kVectors>
+// Rows times Vectors sums stay in registers.
+template <int Rows, int Vectors>
 void multiply(const std::uint8_t* a, const std::int8_t* b, std::int64_t depth, std::int32_t* sums, bool add) {
-  constexpr int kColumns = kVectors * Words::kLanes;
-  Words::Vector total[kRows][kVectors];
+  constexpr int kColumns = Vectors * Words::kLanes;
+  Words::Vector total[Rows][Vectors];
 #pragma GCC unroll 16
-  for (int r = 0; r < kRows; ++r)
+  for (int r = 0; r < Rows; ++r)
 #pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) total[r][v] = add ? Words::load(sums + r * kColumns + v * Words::kLanes) : Words::Vector{};
-  for (std::int64_t k = 0; k < depth; k += 4, a += kRows * 4, b += kColumns * 4) {
-    Words::Vector right[kVectors];
+    for (int v = 0; v < Vectors; ++v) total[r][v] = add ? Words::load(sums + r * kColumns + v * Words::kLanes) : Words::Vector{};
+  for (std::int64_t k = 0; k < depth; k += 4, a += Rows * 4, b += kColumns * 4) {
+    Words::Vector right[Vectors];
 #pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) right[v] = Words::load(b + v * Words::kLanes * 4);
+    for (int v = 0; v < Vectors; ++v) right[v] = Words::load(b + v * Words::kLanes * 4);
 #pragma GCC unroll 16
-    for (int r = 0; r < kRows; ++r) {
+    for (int r = 0; r < Rows; ++r) {
       int word;
       __builtin_memcpy(&word, a + r * 4, sizeof(word));
       const Words::Vector left = Words::broadcast(word);
 #pragma GCC unroll 4
-      for (int v = 0; v < kVectors; ++v) total[r][v] = Words::dot(total[r][v], left, right[v]);
+      for (int v = 0; v < Vectors; ++v) total[r][v] = Words::dot(total[r][v], left, right[v]);
     }
   }
 #pragma GCC unroll 16
-  for (int r = 0; r < kRows; ++r)
+  for (int r = 0; r < Rows; ++r)
 #pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) Words::store(sums + r * kColumns + v * Words::kLanes, total[r][v]);
+    for (int v = 0; v < Vectors; ++v) Words::store(sums + r * kColumns + v * Words::kLanes, total[r][v]);
 }
 
-template <int kRows, int kVectors>
+template <int Rows, int Vectors>
 void finish(const std::int32_t* sums, const float* scales, const Int8Columns& columns, float* y, std::int64_t stride) {
-  constexpr int kColumns = kVectors * Words::kLanes;
+  constexpr int kColumns = Vectors * Words::kLanes;
   for (int v = 0; v < kColumns; v += Words::kLanes)
-    for (int r = 0; r < kRows; ++r)
+    for (int r = 0; r < Rows; ++r)
       Words::finish(sums + r * kColumns + v, columns.offset + v, columns.scale + v, columns.bias != nullptr ? columns.bias + v : nullptr,
                     scales[r], y + r * stride + v);
 }

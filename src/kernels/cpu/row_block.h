@@ -106,9 +106,9 @@ bool can_stream(const float* y, std::int64_t count, Stores stores) {
   return stores == Stores::streamed && count % kPiece == 0 && reinterpret_cast<std::uintptr_t>(y) % (kStreamValues * sizeof(float)) == 0;
 }
 
-template <std::int64_t kCount>
+template <std::int64_t Value>
 struct Count {
-  constexpr operator std::int64_t() const { return kCount; }  // NOLINT(*-explicit-*): stands for a number
+  constexpr operator std::int64_t() const { return Value; }  // NOLINT(*-explicit-*): stands for a number
 };
 
 // Has `make(first, count, out)` compute values from `first` on: the whole row at once, or pieces that are streamed.

@@ -1,6 +1,9 @@
 #include "kernels/cpu/simd.h"
 
 #include <cstdlib>
+#ifdef TRITIUM_X86_KERNELS
+#include <cpuid.h>
+#endif
 
 namespace tritium::cpu {
 
@@ -11,6 +14,15 @@ namespace {
   const std::string_view wanted = kernels != nullptr ? kernels : "";
   return wanted != "generic" && (wanted != "avx2" || isa != Isa::avx512);
 }
+
+#ifdef TRITIUM_X86_KERNELS
+// Clang 14 does not know the name of this one.
+bool cpuid_has_avx_vnni() {
+  constexpr unsigned kLeaf = 7, kSubleaf = 1, kAvxVnni = 1u << 4;  // of eax
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid_count(kLeaf, kSubleaf, &eax, &ebx, &ecx, &edx) != 0 && (eax & kAvxVnni) != 0;
+}
+#endif
 
 }  // namespace
 
@@ -44,7 +56,7 @@ bool has_avx512_vnni() {
 
 bool has_avx_vnni() {
 #ifdef TRITIUM_X86_KERNELS
-  return allowed(Isa::avx2) && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("avxvnni");
+  return allowed(Isa::avx2) && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && cpuid_has_avx_vnni();
 #else
   return false;
 #endif
