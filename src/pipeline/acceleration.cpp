@@ -1,6 +1,7 @@
 #include "pipeline/acceleration.h"
 
 #include "base/try.h"
+#include "pipeline/cost.h"
 #include "sampler/block_choice.h"
 #include "sampler/easy_cache.h"
 #include "sampler/velocity_reuse.h"
@@ -70,6 +71,16 @@ Result<void> decide_acceleration(const Request& request, std::int64_t layers, Pl
   plan.evaluations = count_kth(plan.steps, static_cast<int>(std::max(asked.reuse_velocity, asked.reuse_core)));
   warn_where_useless(plan);
   return {};
+}
+
+void warn_of_useless_draft(const video_vae::VideoVaeConfig& config, Plan& plan) {
+  const auto flops = [&](video_vae::Decoding decoding) {
+    return video_decode_cost(config, plan.latent_frames, plan.latent_height, plan.latent_width, decoding).flops;
+  };
+  if (plan.acceleration.draft && flops(video_vae::Decoding::draft) >= flops(video_vae::Decoding::full))
+    plan.warnings.push_back(
+        fmt::format("draft: {}x{} with {} frames is decoded with as few tiles and clips as a draft has; nothing is saved", plan.width,
+                    plan.height, plan.frames));
 }
 
 video_vae::Decoding decoding_of(const Plan& plan) {

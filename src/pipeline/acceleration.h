@@ -18,6 +18,9 @@ inline constexpr int kFewSteps = 8;
 // field, value and range, or the fields that contradict each other.
 Result<void> decide_acceleration(const Request& request, std::int64_t layers, Plan& plan);
 
+// To be asked when the plan's latents are known: at some sizes a draft is no cheaper, and the plan says so.
+void warn_of_useless_draft(const video_vae::VideoVaeConfig& config, Plan& plan);
+
 [[nodiscard]] video_vae::Decoding decoding_of(const Plan& plan);
 
 // For the costs.

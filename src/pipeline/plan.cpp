@@ -153,6 +153,7 @@ Result<Plan> make_plan(const Request& request, const PlanInputs& in, std::uint64
   warn_outside(plan, "width", plan.width, in.defaults.trained_width);
   warn_outside(plan, "height", plan.height, in.defaults.trained_height);
   TRITIUM_TRY(derive(in, plan));
+  warn_of_useless_draft(in.video_vae, plan);
   TRITIUM_TRY(add_stages(in, plan));
   return plan;
 }
