@@ -181,6 +181,7 @@ std::optional<DenoiseState> RunCheckpoint::latents(const Plan& plan) {
       fits(out.latents.video.size(), std::int64_t{plan.latent_channels} * plan.latent_frames * plan.latent_height * plan.latent_width) &&
       fits(out.latents.audio.size(), std::int64_t{2} * plan.audio_dim * plan.audio_latents);
   if (!counted || !whole) return {};
+  last_ = out.steps;
   return out;
 }
 

@@ -23,7 +23,8 @@ inline constexpr std::array<float, kPixelChannels> kPixelMean{0.485f, 0.456f, 0.
 inline constexpr std::array<float, kPixelChannels> kPixelStd{0.229f, 0.224f, 0.225f};
 
 // How a video is decoded. `draft` decodes every latent once: tiles and clips stand side by side, where `full` lets them overlap and fades
-// one into the next, which is 60 % of its work at the sizes of the released model; what it costs is seams.
+// one into the next, which is half of its work at the sizes of the released model; the price is seams. (Leaving out blocks of the network
+// instead saves less and costs more: docs/accelerations.md.)
 enum class Decoding { full, draft };
 
 struct VideoVaeConfig {
