@@ -165,7 +165,7 @@ TEST_F(NativeFields, FastVideoFields) {
   refused({{"prompt", "x"}, {"negative_prompt", "ugly"}}, "negative_prompt", {"ugly", "distilled"});
   refused({{"prompt", "x"}, {"guidance_scale", 4.5}}, "guidance_scale", {"4.5", "allowed is 1"});
   refused({{"prompt", "x"}, {"true_cfg_scale", 2}}, "true_cfg_scale", {"allowed is 1"});
-  refused({{"prompt", "x"}, {"enable_teacache", true}}, "enable_teacache", {"every step"});
+  refused({{"prompt", "x"}, {"enable_teacache", true}}, "enable_teacache", {"only as 'acceleration' says"});
 }
 
 TEST_F(NativeFields, A1_OnlyTheModelsOwnRate) {
