@@ -146,7 +146,7 @@ void print_denoising(demo::Stages& demo, const std::vector<Prompt>& prompts, int
 // Draft pictures against full ones, of latents of the model's own size put side by side.
 void print_decoding(demo::Stages& demo, const std::vector<Prompt>& prompts) {
   fmt::print("\n| pictures | processor time of decoding | PSNR |\n|---|---|---|\n");
-  for (const auto& [side, frames] : {std::pair(96, 22), std::pair(96, 124), std::pair(480, 22), std::pair(480, 56)}) {
+  for (const auto& [side, frames] : {std::pair(96, 22), std::pair(96, 124), std::pair(480, 22), std::pair(480, 56), std::pair(768, 56)}) {
     double seconds[2] = {0, 0};
     Mean psnr;
     for (std::size_t i = 0; i < std::min<std::size_t>(4, prompts.size()); ++i) {

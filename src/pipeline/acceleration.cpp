@@ -28,6 +28,9 @@ Result<void> check_easycache(const Acceleration& a) {
   if (!(0 <= a.easycache_start && a.easycache_start < a.easycache_end && a.easycache_end <= 1))
     return usage("easycache_start", fmt::format("{} to {} is not a part of a run", a.easycache_start, a.easycache_end),
                  "give shares of the run, 0 <= start < end <= 1");
+  const Acceleration usual;
+  if (!a.easycache && (a.easycache_start != usual.easycache_start || a.easycache_end != usual.easycache_end))
+    return usage("easycache_start", "a part of the run without easycache has no meaning", "give a threshold too");
   return {};
 }
 
@@ -58,7 +61,8 @@ void warn_where_useless(Plan& plan) {
 
 Result<void> decide_acceleration(const Request& request, std::int64_t layers, Plan& plan) {
   const Acceleration& asked = request.acceleration;
-  TRITIUM_TRY(check_whole("reuse_velocity", asked.reuse_velocity, 1, 1000, "every how many steps the transformer is computed; 1: at all"));
+  TRITIUM_TRY(
+      check_whole("reuse_velocity", asked.reuse_velocity, 1, kMaxSteps, "every how many steps the transformer is computed; 1: at all"));
   TRITIUM_TRY(check_whole("reuse_core", asked.reuse_core, 1, kMostCoreReuse, "every how many steps the blocks run; 1: at all"));
   TRITIUM_TRY(check_easycache(asked));
   TRITIUM_TRY(check_alone(asked));

@@ -316,6 +316,7 @@ TEST_F(MakePlan, ImpossibleAccelerationsAreRefused) {
       a.easycache_start = start;
       a.easycache_end = end;
     });
+  refused("easycache_start", "without easycache", [](Acceleration& a) { a.easycache_end = 0.5; });
   refused("reuse_core", "exclude each other", [](Acceleration& a) { a.reuse_core = a.reuse_velocity = 2; });
   refused("easycache", "reuse_velocity and easycache exclude", [](Acceleration& a) {
     a.reuse_velocity = 2;

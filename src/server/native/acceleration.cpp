@@ -3,7 +3,6 @@
 namespace tritium::server::native {
 
 using nlohmann::json;
-using nlohmann::ordered_json;
 
 namespace {
 
@@ -46,16 +45,6 @@ Acceleration read_acceleration(Fields& fields, std::vector<std::string>& warning
   out.blocks = f.whole({"blocks"}, -kHuge, kHuge);
   out.draft = f.flag({"draft"}).value_or(false);
   collect(f, fields, warnings);
-  return out;
-}
-
-ordered_json acceleration_json(const Acceleration& a) {
-  ordered_json out = ordered_json::object();
-  if (a.reuse_velocity != 1) out["reuse_velocity"] = a.reuse_velocity;
-  if (a.reuse_core != 1) out["reuse_core"] = a.reuse_core;
-  if (a.easycache) out["easycache"] = {{"threshold", *a.easycache}, {"start", a.easycache_start}, {"end", a.easycache_end}};
-  if (a.blocks) out["blocks"] = *a.blocks;
-  if (a.draft) out["draft"] = true;
   return out;
 }
 

@@ -9,9 +9,6 @@ namespace tritium::server::native {
 // Into the request's fields; the engine checks ranges and what excludes what. `warnings` gets what is not known.
 Acceleration read_acceleration(Fields& fields, std::vector<std::string>& warnings);
 
-// As it would be asked for again.
-nlohmann::ordered_json acceleration_json(const Acceleration& acceleration);
-
 // The engine's name of a field and the client's.
 inline constexpr std::pair<const char*, const char*> kAccelerationNames[] = {{"reuse_velocity", "acceleration.reuse_velocity"},
                                                                              {"reuse_core", "acceleration.reuse_core"},
