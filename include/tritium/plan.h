@@ -4,6 +4,7 @@
 #include <tritium/request.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,7 +35,7 @@ struct StagePlan {
   bool stays = true;                     // the weights stay loaded for the next request
   std::uint64_t host_bytes = 0;          // latents, frames and other memory of the process while it runs
   std::uint64_t transfer_bytes = 0;      // weights that come to the devices in every pass
-  int passes = 1;                        // evaluations
+  int passes = 1;                        // evaluations, at most
   double load_seconds = 0, seconds = 0;  // reading the weights once; computing, with what has to be waited for
 };
 
@@ -62,11 +63,15 @@ struct Plan {
   std::string prompt;
   int width = 0, height = 0;  // pixels
   int frames = 0;             // at 24 fps
-  int steps = 0;              // evaluations
+  int steps = 0;              // evaluations, if none is left out
   std::uint64_t seed = 0;
   double video_shift = 0, audio_shift = 0;
   std::string noise;
   std::vector<LoraPlan> loras;
+  Acceleration acceleration;
+  int evaluations = 0;                        // of the transformer that are computed, at most
+  std::optional<int> computed_evaluations{};  // those that were, in a finished run
+  int blocks = 0;                             // of the transformer
   std::vector<Adjustment> adjustments;
   std::vector<std::string> notes;  // facts worth knowing, nothing to worry about
   std::vector<std::string> warnings;

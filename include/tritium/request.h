@@ -41,6 +41,20 @@ struct LoraInput {
   std::optional<double> alpha{};  // in place of what the file says; the effect is strength · alpha / rank
 };
 
+// Approximations that make a run cheaper and its clip another one; none unless asked for (docs/accelerations.md). Of the first three at
+// most one.
+struct Acceleration {
+  std::int64_t reuse_velocity = 1;                      // the transformer is computed at every so many steps; between them, extrapolation
+  std::int64_t reuse_core = 1;                          // the blocks run at every so many steps, 1 to 6; between them what they added last
+  std::optional<double> easycache;                      // steps are left out while the change expected stays below this, 0 to 3
+  double easycache_start = 0.15, easycache_end = 0.95;  // the part of the run in which they may be
+  std::optional<std::int64_t> blocks;                   // of the transformer that run, those that change the least left out; all if absent
+  bool draft = false;                                   // the pictures are decoded in a cheaper way
+
+  // Whether anything differs from a run without.
+  [[nodiscard]] bool any() const { return reuse_velocity > 1 || reuse_core > 1 || easycache || blocks || draft; }
+};
+
 struct Request {
   std::string prompt;  // UTF-8; special tokens of the model are honoured
 
@@ -53,7 +67,8 @@ struct Request {
   std::vector<LoraInput> loras;                    // step-distilled ones decide steps and shifts where these are absent
   std::filesystem::path lora_basis;                // a pruned model's full original: brings adaLN pairs of full models onto it
   bool force = false;                              // do what contradicts a LoRA's training
-  std::string noise = "diffsynth";                 // whose random numbers a seed means: diffsynth, sglang or comfyui
+  Acceleration acceleration;
+  std::string noise = "diffsynth";  // whose random numbers a seed means: diffsynth, sglang or comfyui
 
   // Input modes. Keyframes, references, a retake, sound for a video and a video for a sound exclude each other.
   std::filesystem::path first_frame, last_frame;  // pictures; either or both

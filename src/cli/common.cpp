@@ -2,6 +2,7 @@
 
 #include "base/files.h"
 #include "base/try.h"
+#include "cli/acceleration_options.h"
 #include "job/isolated_engine.h"
 #include "job/worker_process.h"
 
@@ -166,6 +167,7 @@ void add_request_options(CLI::App& app, RequestOptions& o) {
   app.add_option("--noise", r.noise, "Whose random numbers a seed means: diffsynth, sglang or comfyui");
   add_input_options(app, o.inputs);
   add_lora_options(app, o.loras);
+  add_acceleration_options(app, r.acceleration);
 }
 
 Result<Request> read_request(const RequestOptions& o) {

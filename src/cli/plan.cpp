@@ -1,6 +1,7 @@
 #include "cli/common.h"
 
 #include "base/try.h"
+#include "pipeline/acceleration.h"
 #include "pipeline/memory_table.h"
 #include "pipeline/plan_json.h"
 #include "pipeline/shape.h"
@@ -39,10 +40,11 @@ Result<void> print_imagined(const Imagined& o, const Request& request, bool json
   Plan sizes;
   TRITIUM_TRY(decide_size(request, defaults, {}, sizes));
   TRITIUM_TRY(decide_length(request, defaults, {}, sizes));
-  const int steps = static_cast<int>(std::clamp<std::int64_t>(request.steps.value_or(defaults.steps), 1, 1000));
-  const RequestShape shape{sizes.width, sizes.height, sizes.frames, steps, o.text_tokens, 0, 0, 0, false};
-  TRITIUM_TRY_ASSIGN(const MemoryPlan plan,
-                     plan_memory(released_model_shape(*preset, form), shape, machine, {}, [&] { return alternatives; }));
+  sizes.steps = static_cast<int>(std::clamp<std::int64_t>(request.steps.value_or(defaults.steps), 1, 1000));
+  const ModelShape model = released_model_shape(*preset, form);
+  TRITIUM_TRY(decide_acceleration(request, model.dit_config.layers, sizes));
+  const RequestShape shape{sizes.width, sizes.height, sizes.frames, sizes.steps, o.text_tokens, 0, 0, 0, false, accelerated_shape(sizes)};
+  TRITIUM_TRY_ASSIGN(const MemoryPlan plan, plan_memory(model, shape, machine, {}, [&] { return alternatives; }));
   const std::string text = json ? memory_json(plan.stages, plan.memories).dump(2) + "\n" : memory_text(plan.stages, plan.memories);
   std::printf("%s", text.c_str());
   return {};

@@ -53,6 +53,16 @@ void list(auto&& field, Of<LoraInput> auto& l) {
   field("alpha", l.alpha);
 }
 
+void list(auto&& field, Of<Acceleration> auto& a) {
+  field("reuse_velocity", a.reuse_velocity);
+  field("reuse_core", a.reuse_core);
+  field("easycache", a.easycache);
+  field("easycache_start", a.easycache_start);
+  field("easycache_end", a.easycache_end);
+  field("blocks", a.blocks);
+  field("draft", a.draft);
+}
+
 void list(auto&& field, Of<Request> auto& r) {
   field("prompt", r.prompt);
   field("width", r.width);
@@ -66,6 +76,7 @@ void list(auto&& field, Of<Request> auto& r) {
   field("loras", r.loras);
   field("lora_basis", r.lora_basis);
   field("force", r.force);
+  field("acceleration", r.acceleration);
   field("noise", r.noise);
   field("first_frame", r.first_frame);
   field("last_frame", r.last_frame);
@@ -153,6 +164,10 @@ void list(auto&& field, Of<Plan> auto& p) {
   field("audio_shift", p.audio_shift);
   field("noise", p.noise);
   field("loras", p.loras);
+  field("acceleration", p.acceleration);
+  field("evaluations", p.evaluations);
+  field("computed_evaluations", p.computed_evaluations);
+  field("blocks", p.blocks);
   field("adjustments", p.adjustments);
   field("notes", p.notes);
   field("warnings", p.warnings);

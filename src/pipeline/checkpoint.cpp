@@ -28,6 +28,7 @@ constexpr const char* kLatents = "latents.safetensors";
 constexpr const char* kKey = "tritium.run";
 constexpr const char* kChecksum = "tritium.sha256";
 constexpr const char* kAbout = "tritium.state";
+constexpr std::string_view kMemory = "acceleration.";  // before the names of what a policy remembers
 
 std::span<const std::uint8_t> bytes_of(const auto& values) {
   return {reinterpret_cast<const std::uint8_t*>(values.data()), values.size() * sizeof(values[0])};
@@ -91,6 +92,10 @@ Result<std::string> run_key(const PreparedRequest& job, const Request& request, 
   text += fmt::format("{}\n{}\n{}\n", p.video_sigmas, p.audio_sigmas, request.official_reference_size);
   text += fmt::format("{}|{}|{}|{}|{}|{}|{}\n", p.latent_channels, p.latent_frames, p.latent_height, p.latent_width, p.audio_dim,
                       p.audio_latents, p.condition_rows);
+  // How pictures are decoded changes no latents: a draft's are those of the finished clip.
+  const Acceleration& a = p.acceleration;
+  text += fmt::format("{}|{}|{}|{}|{}|{}\n", a.reuse_velocity, a.reuse_core, a.easycache.value_or(-1), a.easycache_start, a.easycache_end,
+                      a.blocks.value_or(0));
   // The arithmetic of every stage; which blocks stay and which are streamed changes no bit.
   for (const StagePlan& stage : p.stages) {
     text += fmt::format("{}|{}|{}", stage.name, stage.device, stage.precision);
@@ -164,13 +169,19 @@ std::optional<DenoiseState> RunCheckpoint::latents(const Plan& plan) {
   auto file = read(kLatents);
   if (!file) return {};
   DenoiseState out;
-  const auto [end, code] = std::from_chars(file->about.data(), file->about.data() + file->about.size(), out.steps);
+  const char* const end = file->about.data() + file->about.size();
+  const auto steps = std::from_chars(file->about.data(), end, out.steps);
+  const auto computed = steps.ec == std::errc() && steps.ptr != end ? std::from_chars(steps.ptr + 1, end, out.computed) : steps;
+  const bool counted = computed.ec == std::errc() && computed.ptr == end && out.steps >= 1 && out.steps <= plan.steps;
   out.latents = {std::move(file->tensors["video"]), std::move(file->tensors["audio"])};
+  for (auto& [name, values] : file->tensors)
+    if (name.starts_with(kMemory)) out.memory[name.substr(kMemory.size())] = std::move(values);
   const auto fits = [](std::size_t have, std::int64_t need) { return have == static_cast<std::size_t>(need); };
   const bool whole =
       fits(out.latents.video.size(), std::int64_t{plan.latent_channels} * plan.latent_frames * plan.latent_height * plan.latent_width) &&
       fits(out.latents.audio.size(), std::int64_t{2} * plan.audio_dim * plan.audio_latents);
-  if (code != std::errc() || out.steps < 1 || out.steps > plan.steps || !whole) return {};
+  if (!counted || !whole) return {};
+  last_ = out.steps;
   return out;
 }
 
@@ -200,7 +211,7 @@ struct RunCheckpoint::Content {
   std::vector<Tensor> tensors;
   std::string about;
 
-  void add(const char* name, std::vector<float> values) {
+  void add(const std::string& name, std::vector<float> values) {
     const auto size = static_cast<std::int64_t>(values.size());
     if (size > 0) tensors.push_back({name, {size}, std::move(values)});
   }
@@ -284,12 +295,18 @@ void RunCheckpoint::keep(const Conditioning& c) {
   writer_->add(std::move(content));
 }
 
-void RunCheckpoint::keep(const Plan& plan, const Latents& latents, int steps) {
-  if (!on() || (steps != plan.steps && (every_ <= 0 || steps % every_ != 0))) return;
-  writer_->add({kLatents,
-                {{"video", {plan.latent_channels, plan.latent_frames, plan.latent_height, plan.latent_width}, latents.video},
-                 {"audio", {2, plan.audio_dim, plan.audio_latents}, latents.audio}},
-                std::to_string(steps)});
+void RunCheckpoint::keep(const Plan& plan, const StepDone& done) {
+  if (!on() || (done.steps != plan.steps && (every_ <= 0 || done.steps - last_ < every_))) return;
+  // Nothing needs remembering after the last step.
+  const auto memory = done.steps == plan.steps ? PolicyMemory{} : done.policy.memory(done.steps);
+  if (!memory) return;
+  last_ = done.steps;
+  Content content{kLatents,
+                  {{"video", {plan.latent_channels, plan.latent_frames, plan.latent_height, plan.latent_width}, done.state.video},
+                   {"audio", {2, plan.audio_dim, plan.audio_latents}, done.state.audio}},
+                  fmt::format("{} {}", done.steps, done.computed)};
+  for (const auto& [name, values] : *memory) content.add(std::string(kMemory) + name, values);
+  writer_->add(std::move(content));
 }
 
 const std::vector<std::string>& RunCheckpoint::warnings() {

@@ -1,7 +1,7 @@
 // The state of a run in a folder, so that a run that was interrupted goes on with the same bits in its result.
 //
 //   conditioning.safetensors   what the transformer is given besides noise, once it is encoded
-//   latents.safetensors        both streams after some evaluations, and how many
+//   latents.safetensors        both streams after some steps, how many, and what the acceleration remembers
 //
 // Each file carries the key of its run and a checksum, and gets its name when it is complete. The last latents replace those before.
 #pragma once
@@ -17,15 +17,15 @@
 
 namespace tritium {
 
-// A hash of everything that decides the bits of a result: the plan's values, contents of the request's files, weights, adapters, arithmetic
-// and version of the program. `weights`: weight_fingerprints(). Error (usage): a file of the request cannot be read any more.
+// A hash of everything that decides the bits of the latents: the plan's values, contents of the request's files, weights, adapters,
+// arithmetic and version of the program. `weights`: weight_fingerprints(). Error (usage): a file of the request cannot be read any more.
 Result<std::string> run_key(const PreparedRequest& job, const Request& request, const std::string& weights, const std::string& compute,
                             const CancelToken* cancel);
 
 class RunCheckpoint {
  public:
   RunCheckpoint() = default;  // keeps nothing
-  // `every`: evaluations between two states; 0: only the last is kept.
+  // `every`: steps between two states at the least; 0: only the last is kept.
   RunCheckpoint(std::filesystem::path folder, std::string key, int every);
 
   [[nodiscard]] bool on() const { return !folder_.empty(); }
@@ -38,8 +38,8 @@ class RunCheckpoint {
   // of the others is kept for afterwards. A state that cannot be written costs a later run more work and this one nothing; the first
   // failure becomes a warning.
   void keep(const Conditioning& conditioning);
-  // Only if it is due after `steps` evaluations.
-  void keep(const Plan& plan, const Latents& latents, int steps);
+  // Only if one is due, and if a run can be taken up there.
+  void keep(const Plan& plan, const StepDone& done);
 
   // Waits for what is being written.
   [[nodiscard]] const std::vector<std::string>& warnings();
@@ -52,7 +52,7 @@ class RunCheckpoint {
 
   std::filesystem::path folder_;
   std::string key_;
-  int every_ = 0;
+  int every_ = 0, last_ = 0;  // steps: between states, and of the last one
   std::vector<std::string> warnings_;
   std::shared_ptr<Writer> writer_;
 };

@@ -33,48 +33,52 @@ StageCost text_cost(const TextConfig& c, std::int64_t tokens) {
   return cost;
 }
 
-StageCost denoise_cost(const DitConfig& c, std::int64_t rows, std::int64_t text_rows, std::int64_t targets, int steps) {
+StageCost denoise_cost(const DitConfig& c, std::int64_t rows, std::int64_t text_rows, std::int64_t targets, const DenoiseWork& work) {
   const double block = static_cast<double>(c.hidden) * static_cast<double>(4 * c.inner() + 3 * c.ffn);
   const double modulation = static_cast<double>(c.time_dim) * static_cast<double>(18 * c.hidden);
+  const double runs = static_cast<double>(work.evaluations) * static_cast<double>(work.blocks);  // of a block
   StageCost cost;
-  cost.flops = static_cast<double>(steps) * static_cast<double>(c.layers) *
-               (2.0 * static_cast<double>(rows) * block + attention_flops(rows, c.inner()));
-  cost.flops += static_cast<double>(steps) * 2.0 * static_cast<double>(targets) * static_cast<double>(c.hidden) *
+  cost.flops = runs * (2.0 * static_cast<double>(rows) * block + attention_flops(rows, c.inner()));
+  cost.flops += static_cast<double>(work.steps) * 2.0 * static_cast<double>(targets) * static_cast<double>(c.hidden) *
                 static_cast<double>(c.video_features);
   cost.flops +=
       static_cast<double>(c.refiner_layers) * (2.0 * static_cast<double>(text_rows) * block + attention_flops(text_rows, c.inner()));
-  cost.flops += 2.0 * 2.0 * static_cast<double>(steps) * static_cast<double>(c.layers) * modulation;  // two distinct times a step
-  cost.attention_flops = static_cast<double>(steps) * static_cast<double>(c.layers) * attention_flops(rows, c.inner()) +
-                         static_cast<double>(c.refiner_layers) * attention_flops(text_rows, c.inner());
+  cost.flops += 2.0 * 2.0 * static_cast<double>(work.steps) * static_cast<double>(c.layers) * modulation;  // two distinct times a step
+  cost.attention_flops =
+      runs * attention_flops(rows, c.inner()) + static_cast<double>(c.refiner_layers) * attention_flops(text_rows, c.inner());
   const std::uint64_t tables =
-      std::min<std::uint64_t>(std::uint64_t{1} << 30, kFloat * 2 * u(steps) * u(c.hidden) * (18 * u(c.layers) + 2));
+      std::min<std::uint64_t>(std::uint64_t{1} << 30, kFloat * 2 * u(work.steps) * u(c.hidden) * (18 * u(c.layers) + 2));
   // The state, and what a block holds at most: in its attention what goes in, q, k and v as they come, turned, and in the order of heads;
   // in its MLP four tensors of the state's size and a chunk of rows. Measured at real width: within 8 %.
   const std::uint64_t attention = kFloat * u(rows) * u(2 * c.hidden + 7 * c.inner()) + score_bytes(rows, c.heads);
   const std::uint64_t mlp = kFloat * u(rows) * u(5 * c.hidden) + kFloat * std::min<std::uint64_t>(u(rows), 4096) * u(3 * c.ffn);
-  cost.working_bytes = std::max(attention, mlp) + tables;
+  cost.working_bytes = std::max(attention, mlp) + tables + (work.residual ? kFloat * u(targets) * u(c.hidden) : 0);
   return cost;
 }
 
-StageCost video_decode_cost(const video_vae::VideoVaeConfig& c, int latent_frames, int latent_height, int latent_width) {
-  const auto temporal = video_vae::plan_decode(c.temporal(), latent_frames);
-  const auto rows = c.tiles(latent_height), columns = c.tiles(latent_width);
-  const std::int64_t tile_tokens = std::int64_t{c.temporal().tokens_per_decode()} *
-                                       (std::min(rows.tile, latent_height * c.spatial_ratio()) / c.spatial_ratio()) *
-                                       (std::min(columns.tile, latent_width * c.spatial_ratio()) / c.spatial_ratio()) +
-                                   video_vae::kSuffixRows;
+StageCost video_decode_cost(const video_vae::VideoVaeConfig& c, int latent_frames, int latent_height, int latent_width,
+                            video_vae::Decoding decoding) {
+  const video_vae::TemporalGeometry time = c.temporal();
+  const int clips = video_vae::plan_decode(time, latent_frames).clips;
+  const auto rows = c.tiles(latent_height, decoding), columns = c.tiles(latent_width, decoding);
+  const std::int64_t area = std::int64_t{rows.tile / c.spatial_ratio()} * (columns.tile / c.spatial_ratio());
   const std::int64_t hidden = c.hidden();
   const double per_token = static_cast<double>(hidden) * static_cast<double>(4 * hidden + 3 * video_vae::kFeedForwardFactor * hidden);
-  const double tile =
-      static_cast<double>(c.layers) * (2.0 * static_cast<double>(tile_tokens) * per_token + attention_flops(tile_tokens, hidden)) +
-      2.0 * static_cast<double>(tile_tokens) * static_cast<double>(hidden) * static_cast<double>(c.patch_features());
-  const double tiles =
-      static_cast<double>(temporal.clips) * static_cast<double>(rows.starts.size()) * static_cast<double>(columns.starts.size());
   StageCost cost;
-  cost.flops = tile * tiles;
-  cost.attention_flops = static_cast<double>(c.layers) * attention_flops(tile_tokens, hidden) * tiles;
-  cost.working_bytes = kFloat * u(tile_tokens) * u(12 * hidden + 3 * 2 * video_vae::kFeedForwardFactor * hidden + c.patch_features()) +
-                       score_bytes(tile_tokens, c.heads) + video_vae::VideoDecoder::frame_bytes(c, latent_height, latent_width);
+  const auto add = [&](int count, int tokens_of_clip) {
+    const double tiles = static_cast<double>(count) * rows.count() * columns.count();
+    const std::int64_t tokens = tokens_of_clip * area + video_vae::kSuffixRows;
+    const double attention = static_cast<double>(c.layers) * attention_flops(tokens, hidden);
+    cost.flops += tiles * (attention + 2.0 * static_cast<double>(tokens) *
+                                           (static_cast<double>(c.layers) * per_token + static_cast<double>(hidden) * c.patch_features()));
+    cost.attention_flops += tiles * attention;
+  };
+  const int alone = decoding == video_vae::Decoding::draft ? clips - 1 : 0;  // without the tokens that the next clip begins with
+  add(alone, time.tokens_per_clip());
+  add(clips - alone, time.tokens_per_decode());
+  const std::int64_t most = time.tokens_per_decode() * area + video_vae::kSuffixRows;
+  cost.working_bytes = kFloat * u(most) * u(12 * hidden + 3 * 2 * video_vae::kFeedForwardFactor * hidden + c.patch_features()) +
+                       score_bytes(most, c.heads) + video_vae::VideoDecoder::frame_bytes(c, latent_height, latent_width);
   return cost;
 }
 

@@ -81,7 +81,8 @@ class LocalEngine final : public Engine {
     TRITIUM_TRY_ASSIGN(run.turn, begin_turn(run));
     Conditioning conditioning;
     TRITIUM_TRY(condition(run, conditioning));
-    TRITIUM_TRY_ASSIGN(const Latents latents, denoise_all(run, conditioning));
+    TRITIUM_TRY_ASSIGN(const DenoiseState denoised, denoise_all(run, conditioning));
+    const Latents& latents = denoised.latents;
     Clip clip;
     TRITIUM_TRY(decode(run, latents, clip));
     // Weights may lie in the files themselves: what was written over meanwhile may have got into the result.
@@ -91,8 +92,9 @@ class LocalEngine final : public Engine {
     tracker.begin("write");
     const GuardReport guard = inspect_clip(clip, {plan.frames, plan.width, plan.height, plan.samples});
     Artifact artifact{output.video, sidecar_of(output.video), plan, {}, guard.warnings};
+    artifact.plan.computed_evaluations = denoised.computed;
     const int threads = machine_.threads > 0 ? machine_.threads : usable_cpus();
-    const std::string metadata = metadata_json({request, plan, model_, fingerprints, tracker.timings(), guard, threads});
+    const std::string metadata = metadata_json({request, artifact.plan, model_, fingerprints, tracker.timings(), guard, threads});
     TRITIUM_TRY(publish(std::move(reserved), output, plan, clip, latents, guard, metadata, cancel, run.step));
     tracker.finish();
     artifact.timings = tracker.timings();
@@ -259,15 +261,15 @@ class LocalEngine final : public Engine {
     return {};
   }
 
-  Result<Latents> denoise_all(Run& run, const Conditioning& conditioning) {
-    if (run.denoised()) return std::move(run.state->latents);
+  Result<DenoiseState> denoise_all(Run& run, const Conditioning& conditioning) {
+    if (run.denoised()) return std::move(*run.state);
     run.tracker.begin("denoise");
-    Latents latents;
+    DenoiseState denoised;
     const Plan& plan = run.job.plan;
     PreviewRun preview(plan, run.hooks.preview ? previews_.map() : PreviewMap(), run.hooks.preview);
-    const AfterStep after_step = [&](int steps, const Latents& state, const Latents& velocity) {
-      run.checkpoint.keep(plan, state, steps);
-      if (steps < plan.steps) preview.after_step(state, velocity, plan.video_sigmas[static_cast<std::size_t>(steps)]);
+    const AfterStep after_step = [&](const StepDone& done) {
+      run.checkpoint.keep(plan, done);
+      if (done.steps < plan.steps) preview.after_step(done.state, done.velocity, plan.video_sigmas[static_cast<std::size_t>(done.steps)]);
     };
     const auto work = [&]() -> Result<void> {
       if (run.turn.is_alone()) TRITIUM_TRY(loras_.use(parts_.dit(), run.job.loras, run.cancel));
@@ -276,12 +278,12 @@ class LocalEngine final : public Engine {
         relieve();  // after every block
         run.step(done, of);
       };
-      TRITIUM_TRY_ASSIGN(latents,
+      TRITIUM_TRY_ASSIGN(denoised,
                          denoise(parts_.dit(), plan, conditioning, std::move(noise), run.cancel, step, std::move(run.state), after_step));
       return {};
     };
     TRITIUM_TRY(with(run, "denoise", {Part::dit}, work));
-    return latents;
+    return denoised;
   }
 
   // Something else needs the host's memory: better slower than the machine swapping.

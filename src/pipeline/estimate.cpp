@@ -4,7 +4,7 @@
 #include "model/geometry/canvas.h"
 #include "model/geometry/clip_length.h"
 #include "model/geometry/patchify.h"
-#include "pipeline/cost.h"
+#include "pipeline/memory_stages.h"
 
 namespace tritium {
 namespace {
@@ -31,8 +31,9 @@ Result<std::optional<TimeEstimate>> estimate_time(const ModelShape& model, const
   };
   const Stage stages[] = {
       {"text", model.text, text_cost(model.text_config, request.text_tokens)},
-      {"denoise", model.dit, denoise_cost(model.dit_config, out.rows, request.text_tokens, out.rows - request.text_tokens, request.steps)},
-      {"video", model.video, video_decode_cost(model.video_vae_config, length.video_latents, height, width)},
+      {"denoise", model.dit,
+       denoise_cost(model.dit_config, out.rows, request.text_tokens, out.rows - request.text_tokens, denoise_work(model, request))},
+      {"video", model.video, video_decode_cost(model.video_vae_config, length.video_latents, height, width, request.acceleration.decoding)},
       {"audio", model.audio, audio_decode_cost(model.audio_vae_config, length.audio_latents)}};
   for (const Stage& stage : stages) {
     const double products = product_speed(stage.part, speeds), attention = stage.cost.attention_flops;

@@ -31,7 +31,9 @@ Result<void> place_dit(Device& device, const ModelInfo& m, MatrixPolicy policy) 
   TRITIUM_TRY_ASSIGN(RowTimesteps step, assign_timesteps(layout, 0.5f, 0.5f));
   const DitRows target{rows(layout.target_video().rows, c.video_features), rows(layout.target_audio().rows, c.audio_features)};
   TRITIUM_TRY_ASSIGN(DitRun run, DitRun::begin(*dit, layout, rows(kTokens, c.text_dim), {rows(visual, c.video_features), {}}, {step}));
+  TRITIUM_TRY(run.keep_residual());
   TRITIUM_TRY_ASSIGN(const DitRows velocity, run.evaluate(0, target));
+  TRITIUM_TRY_ASSIGN(const DitRows again, run.evaluate_with_residual(0, target));
   return {};
 }
 

@@ -122,7 +122,7 @@ std::optional<DeviceShare> Planner::share(const StageNeed& need, std::size_t dev
     ++out.resident_blocks;
   }
   out.resident_bytes += kept + in_flight;
-  out.streamed_bytes = total - kept;
+  out.streamed_bytes = static_cast<Bytes>(need.units_used * static_cast<double>(total - kept));
   return out;
 }
 

@@ -14,6 +14,15 @@
 
 namespace tritium {
 
+// How an acceleration changes the costs of a request.
+struct AcceleratedShape {
+  int evaluations = 0;    // of the transformer that are computed; 0: one a step
+  int blocks = 0;         // of the transformer that run; 0: all
+  int remembered = 0;     // latents kept from earlier steps, in host memory
+  bool residual = false;  // what the blocks added is kept on the first device
+  video_vae::Decoding decoding = video_vae::Decoding::full;
+};
+
 // The part of a request that costs memory and time.
 struct RequestShape {
   int width = 0, height = 0, frames = 0, steps = 0;  // frames on the lattice (clip_length.h)
@@ -22,6 +31,7 @@ struct RequestShape {
   double input_flops = 0;  // of encoding pictures, videos and sounds
   std::uint64_t input_working_bytes = 0;
   bool has_inputs = false;
+  AcceleratedShape acceleration{};
 };
 
 struct MachineDevice {

@@ -3,7 +3,6 @@
 #include "model/geometry/canvas.h"
 #include "model/geometry/clip_length.h"
 #include "model/video_vae/decoder.h"
-#include "pipeline/cost.h"
 
 namespace tritium {
 namespace {
@@ -15,6 +14,11 @@ constexpr int kLatentPixels = 16, kPatchSide = 2;
 std::uint64_t u(std::int64_t value) { return static_cast<std::uint64_t>(value); }
 
 }  // namespace
+
+DenoiseWork denoise_work(const ModelShape& m, const RequestShape& r) {
+  const AcceleratedShape& a = r.acceleration;
+  return {r.steps, a.evaluations > 0 ? a.evaluations : r.steps, a.blocks > 0 ? a.blocks : m.dit_config.layers, a.residual};
+}
 
 std::vector<StageNeed> stage_needs(const ModelShape& m, const RequestShape& r) {
   const int latent_frames = video_latents_of(r.frames), audio_latents = audio_latents_of(r.frames);
@@ -35,10 +39,13 @@ std::vector<StageNeed> stage_needs(const ModelShape& m, const RequestShape& r) {
   if (r.has_inputs) out.push_back({"inputs", &m.inputs, &d.inputs, r.input_working_bytes, kBaseBytes, r.input_flops, 0, 1, false, 0});
   const StageCost encode = text_cost(m.text_config, r.text_tokens);
   out.push_back({"text", &m.text, &d.text, encode.working_bytes, kBaseBytes + text, encode.flops, encode.attention_flops, 1, false, 0});
-  const StageCost denoise = denoise_cost(m.dit_config, rows, r.text_tokens, targets, r.steps);
-  out.push_back({"denoise", &m.dit, &d.dit, denoise.working_bytes, before, denoise.flops, denoise.attention_flops, r.steps, true,
-                 kFloat * u(rows) * u(m.dit_config.hidden)});
-  const StageCost video = video_decode_cost(m.video_vae_config, latent_frames, height, width);
+  const DenoiseWork work = denoise_work(m, r);
+  const StageCost denoise = denoise_cost(m.dit_config, rows, r.text_tokens, targets, work);
+  const std::uint64_t remembered = static_cast<std::uint64_t>(r.acceleration.remembered) * latents;
+  out.push_back({"denoise", &m.dit, &d.dit, denoise.working_bytes, before + remembered, denoise.flops, denoise.attention_flops,
+                 work.evaluations, true, kFloat * u(rows) * u(m.dit_config.hidden),
+                 static_cast<double>(work.blocks) / static_cast<double>(m.dit_config.layers)});
+  const StageCost video = video_decode_cost(m.video_vae_config, latent_frames, height, width, r.acceleration.decoding);
   out.push_back({"video", &m.video, &d.video, video.working_bytes - joining, before + clip + joining, video.flops, video.attention_flops, 1,
                  false, 0});
   const StageCost audio = audio_decode_cost(m.audio_vae_config, audio_latents);

@@ -1,6 +1,7 @@
 // The stages of a request as the memory planner sees them.
 #pragma once
 
+#include "pipeline/cost.h"
 #include "pipeline/memory_plan.h"
 
 namespace tritium {
@@ -19,9 +20,13 @@ struct StageNeed {
   int passes = 1;
   bool splits = false;         // by blocks over several devices
   std::uint64_t handover = 0;  // bytes from one device to the next in a pass, when it is split
+  double units_used = 1;       // the share of the part's units that a pass uses
 
   [[nodiscard]] const PartShape& part_on(bool host_memory) const { return host_memory || device_part == nullptr ? *part : *device_part; }
 };
+
+// With or without acceleration.
+[[nodiscard]] DenoiseWork denoise_work(const ModelShape& model, const RequestShape& request);
 
 // In the order they run.
 std::vector<StageNeed> stage_needs(const ModelShape& model, const RequestShape& request);

@@ -4,7 +4,7 @@
 #include "model/dit/packing.h"
 #include "model/geometry/canvas.h"
 #include "model/geometry/clip_length.h"
-#include "pipeline/memory_plan.h"
+#include "pipeline/acceleration.h"
 #include "pipeline/noise_mode.h"
 #include "pipeline/parts.h"
 #include "pipeline/shape.h"
@@ -103,9 +103,16 @@ Machine machine_of(const PlanInputs& in) {
 }
 
 Result<void> add_stages(const PlanInputs& in, Plan& plan) {
-  const RequestShape request{plan.width,           plan.height,       plan.frames,    plan.steps,
-                             plan.text_tokens,     in.condition_rows, in.input_flops, in.input_working_bytes,
-                             in.mode != Mode::t2va};
+  const RequestShape request{plan.width,
+                             plan.height,
+                             plan.frames,
+                             plan.steps,
+                             plan.text_tokens,
+                             in.condition_rows,
+                             in.input_flops,
+                             in.input_working_bytes,
+                             in.mode != Mode::t2va,
+                             accelerated_shape(plan)};
   const Machine machine = machine_of(in);
   const ModelShape model = in.shape ? *in.shape : undivided_shape(in);
   TRITIUM_TRY_ASSIGN(MemoryPlan memory, plan_memory(model, request, machine, {}, in.alternatives));
@@ -138,6 +145,7 @@ Result<Plan> make_plan(const Request& request, const PlanInputs& in, std::uint64
   TRITIUM_TRY(decide_size(request, in.defaults, in.picture, plan));
   TRITIUM_TRY(decide_length(request, in.defaults, in.clip_frames, plan));
   TRITIUM_TRY(decide_schedule(request, in.defaults, plan));
+  TRITIUM_TRY(decide_acceleration(request, in.dit.layers, plan));
   plan.seed = request.seed.value_or(random_seed);
   if (plan.seed > 0xFFFFFFFFu)
     plan.warnings.push_back(fmt::format("seed {}: only the low 32 bits count ({})", plan.seed, plan.seed & 0xFFFFFFFFu));
@@ -145,6 +153,7 @@ Result<Plan> make_plan(const Request& request, const PlanInputs& in, std::uint64
   warn_outside(plan, "width", plan.width, in.defaults.trained_width);
   warn_outside(plan, "height", plan.height, in.defaults.trained_height);
   TRITIUM_TRY(derive(in, plan));
+  warn_of_useless_draft(in.video_vae, plan);
   TRITIUM_TRY(add_stages(in, plan));
   return plan;
 }

@@ -8,6 +8,7 @@ namespace tritium {
 
 nlohmann::ordered_json to_json(const Adjustment& adjustment);
 nlohmann::ordered_json to_json(const LoraPlan& lora);
+nlohmann::ordered_json to_json(const Acceleration& acceleration);  // what is on
 nlohmann::ordered_json to_json(const Plan& plan);
 nlohmann::ordered_json memory_json(const std::vector<StagePlan>& stages, const std::vector<MemoryPeak>& memories);
 

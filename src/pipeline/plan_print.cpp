@@ -1,5 +1,5 @@
 // The plan for people and for machines.
-#include "pipeline/memory_plan.h"
+#include "pipeline/acceleration.h"
 #include "pipeline/plan_json.h"
 
 #include <fmt/format.h>
@@ -61,6 +61,28 @@ ordered_json to_json(const LoraPlan& l) {
   return out;
 }
 
+ordered_json to_json(const Acceleration& a) {
+  ordered_json out = ordered_json::object();
+  if (a.reuse_velocity > 1) out["reuse_velocity"] = a.reuse_velocity;
+  if (a.reuse_core > 1) out["reuse_core"] = a.reuse_core;
+  if (a.easycache) out["easycache"] = {{"threshold", *a.easycache}, {"start", a.easycache_start}, {"end", a.easycache_end}};
+  if (a.blocks) out["blocks"] = *a.blocks;
+  if (a.draft) out["draft"] = true;
+  return out;
+}
+
+namespace {
+
+ordered_json acceleration_json(const Plan& p) {
+  ordered_json out = to_json(p.acceleration);
+  out["evaluations"] = p.evaluations;
+  if (p.computed_evaluations) out["computed_evaluations"] = *p.computed_evaluations;
+  if (p.acceleration.blocks) out["blocks_of_model"] = p.blocks;
+  return out;
+}
+
+}  // namespace
+
 ordered_json to_json(const Plan& p) {
   ordered_json out;
   out["mode"] = p.mode;
@@ -77,6 +99,7 @@ ordered_json to_json(const Plan& p) {
   out["noise"] = p.noise;
   if (!p.loras.empty()) out["loras"] = ordered_json::array();
   for (const LoraPlan& l : p.loras) out["loras"].push_back(to_json(l));
+  if (p.acceleration.any()) out["acceleration"] = acceleration_json(p);
   out["adjustments"] = ordered_json::array();
   for (const Adjustment& a : p.adjustments) out["adjustments"].push_back(to_json(a));
   if (!p.notes.empty()) out["notes"] = p.notes;
@@ -105,6 +128,7 @@ std::string plan_text(const Plan& p) {
                                 p.seconds(), p.steps, p.seed, p.video_shift, p.audio_shift);
   out += fmt::format("{} text tokens; latents: video {}x{}x{}x{}, audio 2x{}x{}; {} rows in the sequence\n", p.text_tokens,
                      p.latent_channels, p.latent_frames, p.latent_height, p.latent_width, p.audio_dim, p.audio_latents, p.rows);
+  if (p.acceleration.any()) out += fmt::format("accelerated: {}\n", acceleration_text(p));
   out += memory_text(p.stages, p.memories);
   for (const std::string& n : p.notes) out += fmt::format("note: {}\n", n);
   for (const Adjustment& a : p.adjustments) out += fmt::format("note: {} {} -> {} ({})\n", a.field, a.from, a.to, a.reason);

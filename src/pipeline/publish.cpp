@@ -64,6 +64,7 @@ ordered_json request_json(const Request& r) {
   }
   file("lora_basis", r.lora_basis);
   if (r.force) out["force"] = true;
+  if (r.acceleration.any()) out["acceleration"] = to_json(r.acceleration);
   for (const ReferenceInput& reference : r.references) out["references"].push_back(reference_json(reference));
   if (!r.retake.video.empty())
     out["retake"] = {{"video", name_of(r.retake.video)}, {"frames", r.retake.frames}, {"seconds", r.retake.seconds}};

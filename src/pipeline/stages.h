@@ -7,7 +7,7 @@
 #include "model/text/text_model.h"
 #include "model/video_vae/decoder.h"
 #include "pipeline/conditioning.h"
-#include "sampler/latents.h"
+#include "sampler/evaluation_policy.h"
 
 #include <tritium/plan.h>
 
@@ -18,6 +18,10 @@ namespace tritium {
 // Called with work units done and in total.
 using StepProgress = std::function<void(int done, int total)>;
 
+// Of the latents.
+[[nodiscard]] VideoLatentShape video_shape(const Plan& plan);
+[[nodiscard]] AudioLatentShape audio_shape(const Plan& plan);
+
 // Text alone, without pictures.
 Result<Conditioning> encode_text(const TextModel& model, const Presentation& presentation, const CancelToken* cancel,
                                  const StepProgress& progress);
@@ -25,19 +29,28 @@ Result<Conditioning> encode_text(const TextModel& model, const Presentation& pre
 // The noise that the plan's seed means.
 Result<Latents> initial_noise(const Plan& plan);
 
-// A state of the latents between two evaluations.
+// A state of the latents between two steps.
 struct DenoiseState {
   Latents latents;
-  int steps = 0;  // evaluations done
+  int steps = 0;          // done
+  int computed = 0;       // evaluations of the transformer in them
+  PolicyMemory memory{};  // what the plan's acceleration remembers
 };
-// Called after every evaluation with how many are done, the state and the velocity that led to it. What it does changes nothing.
-using AfterStep = std::function<void(int steps, const Latents& state, const Latents& velocity)>;
+// What is known after a step.
+struct StepDone {
+  int steps = 0, computed = 0;  // as in DenoiseState
+  const Latents& state;
+  const Latents& velocity;  // that led to it
+  const EvaluationPolicy& policy;
+};
+// What it does changes nothing.
+using AfterStep = std::function<void(const StepDone& done)>;
 
-// All evaluations from `noise` at the first level to clean latents: video [channels, T, H, W], audio [2, dim, A].
-// What a retake keeps of a clip ends exactly on it. `progress` counts blocks over all evaluations. Every step is checked for values that
-// are not finite. `from`: the state that an earlier call with the same noise reached; the result has the same bits as without.
-Result<Latents> denoise(const Dit& dit, const Plan& plan, const Conditioning& conditioning, Latents noise, const CancelToken* cancel,
-                        const StepProgress& progress, std::optional<DenoiseState> from = {}, const AfterStep& after_step = {});
+// All steps from `noise` at the first level to clean latents: video [channels, T, H, W], audio [2, dim, A]; accelerated as the plan says.
+// What a retake keeps of a clip ends exactly on it. `progress` counts blocks over all steps. Every step is checked for values that are not
+// finite. `from`: the state that an earlier call with the same plan and noise reached; the result has the same bits as without.
+Result<DenoiseState> denoise(const Dit& dit, const Plan& plan, const Conditioning& conditioning, Latents noise, const CancelToken* cancel,
+                             const StepProgress& progress, std::optional<DenoiseState> from = {}, const AfterStep& after_step = {});
 
 // Frames into clip.rgb (8 bits), sized by the plan; the clip's sound stays as it is.
 Result<void> decode_video(video_vae::VideoDecoder& decoder, const Plan& plan, const Latents& latents, Clip& clip, const CancelToken* cancel,

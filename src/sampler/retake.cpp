@@ -40,6 +40,17 @@ void blend(std::vector<float>& x, const RetakeMask& mask, const Shape& shape, co
   for_each_kept(mask, shape, [&](std::size_t i) { x[i] = sigma * noise[i] + (1.0f - sigma) * clean[i]; });
 }
 
+template <class Shape>
+std::vector<std::size_t> every(std::size_t stride, const RetakeMask& mask, const Shape& shape) {
+  std::vector<std::uint8_t> kept(static_cast<std::size_t>(shape.elements()));
+  for_each_kept(mask, shape, [&](std::size_t i) { kept[i] = 1; });
+  std::vector<std::size_t> out;
+  std::size_t seen = 0;
+  for (std::size_t i = 0; i < kept.size(); ++i)
+    if (kept[i] == 0 && seen++ % stride == 0) out.push_back(i);
+  return out;
+}
+
 }  // namespace
 
 Result<Retake> Retake::make(const VideoLatentShape& video, const AudioLatentShape& audio, RetakeMasks masks, Latents clean, Latents noise) {
@@ -79,6 +90,10 @@ Result<void> Retake::hold(Latents& x, float video_sigma, float audio_sigma) cons
   blend(x.video, masks_.video, video_, noise_.video, clean_.video, video_sigma);
   blend(x.audio, masks_.audio, audio_, noise_.audio, clean_.audio, audio_sigma);
   return {};
+}
+
+LatentElements Retake::regenerated(std::size_t stride) const {
+  return {every(stride, masks_.video, video_), every(stride, masks_.audio, audio_)};
 }
 
 }  // namespace tritium

@@ -11,6 +11,11 @@
 
 namespace tritium {
 
+// Indices into the latents of both streams, increasing.
+struct LatentElements {
+  std::vector<std::size_t> video, audio;
+};
+
 class Retake {
  public:
   // `clean`: the given clip, `noise`: the initial state; both complete. A stream whose mask is empty is not touched, and its clean
@@ -24,6 +29,9 @@ class Retake {
   Result<void> make_clean(Latents& x) const;
   // After a step that reached these noise levels: kept elements become sigma*noise + (1-sigma)*clean.
   Result<void> hold(Latents& x, float video_sigma, float audio_sigma) const;
+
+  // Every `stride`-th of the elements that are made anew; of a stream without a mask these are all.
+  [[nodiscard]] LatentElements regenerated(std::size_t stride) const;
 
  private:
   Retake() = default;

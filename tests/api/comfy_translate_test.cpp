@@ -127,6 +127,17 @@ TEST(ComfyTranslate, ShiftsFromTheModel) {
   EXPECT_EQ(r.audio_shift, 3.0);
 }
 
+TEST(ComfyTranslate, EasyCacheOfTheModel) {
+  Json prompt = prompt_of("comfy_ksampler");
+  EXPECT_FALSE(request_of(prompt).acceleration.any());
+  prompt["20"] = {{"class_type", "EasyCache"}, {"inputs", {{"model", {"1", 0}}, {"reuse_threshold", 0.3}, {"end_percent", 0.9}}}};
+  prompt["7"]["inputs"]["model"] = {"20", 0};
+  const Request r = request_of(prompt);
+  EXPECT_EQ(r.acceleration.easycache, 0.3);
+  EXPECT_EQ(r.acceleration.easycache_start, 0.15);
+  EXPECT_EQ(r.acceleration.easycache_end, 0.9);
+}
+
 TEST(ComfyTranslate, PlainTextWithAnEmptyLatent) {
   Json prompt = prompt_of("comfy_ksampler");
   prompt["5"] = {{"class_type", "CLIPTextEncode"}, {"inputs", {{"clip", {"2", 0}}, {"text", "waves"}}}};

@@ -132,6 +132,31 @@ TEST_F(NativeFields, ExtraParams) {
     refused({{"prompt", "x"}, {"extra_params", {{"duration", duration}}}}, "duration", {"4 to 15"});
 }
 
+TEST_F(NativeFields, Accelerations) {
+  EXPECT_FALSE(accepted({{"prompt", "x"}}).plan.acceleration.any());
+  const Job job = accepted(json::parse(R"({"prompt": "x", "acceleration": {"reuse_velocity": 3, "blocks": 40, "draft": true}})"));
+  EXPECT_EQ(job.plan.acceleration.reuse_velocity, 3);
+  EXPECT_EQ(job.plan.acceleration.blocks, 40);
+  EXPECT_TRUE(job.plan.acceleration.draft);
+  EXPECT_EQ(video(job.id)["request"]["acceleration"], json::parse(R"({"reuse_velocity": 3, "blocks": 40, "draft": true})"));
+  EXPECT_EQ(accepted({{"prompt", "x"}, {"acceleration", {{"easycache", 0.3}}}}).plan.acceleration.easycache, 0.3);
+  EXPECT_EQ(accepted({{"prompt", "x"}, {"acceleration", {{"easycache", true}}}}).plan.acceleration.easycache, 0.2);
+  EXPECT_FALSE(accepted({{"prompt", "x"}, {"acceleration", {{"easycache", false}}}}).plan.acceleration.easycache);
+  const Acceleration part = accepted({{"prompt", "x"}, {"acceleration", R"({"easycache": {"start": 0.3, "end": 0.6}})"}}).plan.acceleration;
+  EXPECT_EQ(part.easycache, 0.2);
+  EXPECT_EQ(part.easycache_start, 0.3);
+  EXPECT_EQ(part.easycache_end, 0.6);
+  refused({{"prompt", "x"}, {"acceleration", {{"reuse_core", 7}}}}, "acceleration.reuse_core", {"7", "1 to 6"});
+  refused({{"prompt", "x"}, {"acceleration", {{"reuse_core", 2}, {"easycache", 0.2}}}}, "acceleration.easycache", {"exclude each other"});
+  refused({{"prompt", "x"}, {"acceleration", {{"easycache", {{"start", 0.9}, {"end", 0.1}}}}}}, "acceleration.easycache.start",
+          {"part of a run"});
+  refused({{"prompt", "x"}, {"acceleration", {{"blocks", 51}}}}, "acceleration.blocks", {"51", "50"});
+  refused({{"prompt", "x"}, {"acceleration", {{"draft", 3}}}}, "acceleration.draft", {"true or false"});
+  refused({{"prompt", "x"}, {"acceleration", 3}}, "acceleration", {"not an object"});
+  const Job odd = accepted({{"prompt", "x"}, {"acceleration", {{"turbo", true}}}});
+  EXPECT_NE(video(odd.id)["warnings"].dump().find("acceleration.turbo"), std::string::npos);
+}
+
 TEST_F(NativeFields, FastVideoFields) {
   const Job job = accepted(json::parse(R"({"prompt": "x", "seconds": 4, "fps": 24, "num_frames": 96, "seed": 1024,
     "negative_prompt": "", "guidance_scale": 1.0, "guidance_scale_2": null, "enable_teacache": false})"));
@@ -140,7 +165,7 @@ TEST_F(NativeFields, FastVideoFields) {
   refused({{"prompt", "x"}, {"negative_prompt", "ugly"}}, "negative_prompt", {"ugly", "distilled"});
   refused({{"prompt", "x"}, {"guidance_scale", 4.5}}, "guidance_scale", {"4.5", "allowed is 1"});
   refused({{"prompt", "x"}, {"true_cfg_scale", 2}}, "true_cfg_scale", {"allowed is 1"});
-  refused({{"prompt", "x"}, {"enable_teacache", true}}, "enable_teacache", {"every step"});
+  refused({{"prompt", "x"}, {"enable_teacache", true}}, "enable_teacache", {"only as 'acceleration' says"});
 }
 
 TEST_F(NativeFields, A1_OnlyTheModelsOwnRate) {

@@ -68,6 +68,20 @@ TEST_F(CommandLine, APlanIsPrintedForPeopleAndForMachines) {
   EXPECT_EQ(files(), std::set<std::string>{}) << "planning writes nothing";
 }
 
+TEST_F(CommandLine, AccelerationsAreOptionsOfARequest) {
+  EXPECT_FALSE(plan({"x"}).contains("acceleration"));
+  EXPECT_EQ(plan({"x", "--reuse-velocity", "3", "--blocks", "4", "--draft"}).at("acceleration"),
+            Json::parse(R"({"reuse_velocity": 3, "blocks": 4, "draft": true, "evaluations": 8, "blocks_of_model": 5})"));
+  EXPECT_EQ(plan({"x", "--reuse-core", "6"}).at("acceleration").at("evaluations"), 5);
+  EXPECT_EQ(plan({"x", "--easycache"}).at("acceleration").at("easycache"),
+            Json::parse(R"({"threshold": 0.2, "start": 0.15, "end": 0.95})"));
+  EXPECT_EQ(plan({"--easycache=0.3", "--easycache-start", "0.5", "x"}).at("acceleration").at("easycache"),
+            Json::parse(R"({"threshold": 0.3, "start": 0.5, "end": 0.95})"));
+  for (const Arguments& wrong : {Arguments{"--reuse-core", "7"}, Arguments{"--easycache=-1"}, Arguments{"--blocks", "two"},
+                                 Arguments{"--reuse-core", "2", "--easycache"}})
+    EXPECT_EQ(tritium(Arguments{"plan", "x"} + wrong).status, 2);
+}
+
 TEST_F(CommandLine, ThePromptComesFromArgumentFileOrInput) {
   const std::string prompt = "红色的圆 and a \"low\" tone";
   const auto prompt_of = [](const Outcome& outcome) {

@@ -60,7 +60,7 @@ Latents trainer_noise(std::uint64_t seed, const Plan& plan) {
 Latents first_velocity(const demo::Stages& demo, Plan plan, const Conditioning& conditioning, const Latents& noise) {
   plan.steps = 1;
   plan.video_sigmas = plan.audio_sigmas = {1, 0};
-  Latents end = demo::require(denoise(*demo.dit, plan, conditioning, noise, nullptr, {}));
+  Latents end = demo::require(denoise(*demo.dit, plan, conditioning, noise, nullptr, {})).latents;
   for (std::size_t i = 0; i < end.video.size(); ++i) end.video[i] -= noise.video[i];
   for (std::size_t i = 0; i < end.audio.size(); ++i) end.audio[i] -= noise.audio[i];
   return end;
@@ -102,7 +102,7 @@ void check(demo::Stages& demo, const nlohmann::json& about) {
       golden::rel_l2(demo::require(patchify_audio({plan.audio_dim, plan.audio_latents}, velocity.audio)), stored("step0_audio_velocity")),
       kLatentError);
 
-  const Latents latents = demo::require(denoise(*demo.dit, plan, conditioning, noise, nullptr, {}));
+  const Latents latents = demo::require(denoise(*demo.dit, plan, conditioning, noise, nullptr, {})).latents;
   golden::expect_within(name + " final video latents", golden::rel_l2(latents.video, stored("latents_video")), kLatentError);
   golden::expect_within(name + " final audio latents", golden::rel_l2(latents.audio, stored("latents_audio")), kLatentError);
 

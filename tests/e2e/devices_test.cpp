@@ -86,7 +86,7 @@ Results run_stages(demo::Stages& demo, const std::vector<float>* text) {
   Results out{conditioning.text, {}, {}};
   if (text != nullptr) conditioning.text = *text;
   const Latents noise = noise_of(plan);
-  out.velocity = demo::require(denoise(*demo.dit, plan, conditioning, noise, nullptr, {}));
+  out.velocity = demo::require(denoise(*demo.dit, plan, conditioning, noise, nullptr, {})).latents;
   out.clip = demo.decode(plan, noise);
   return out;
 }

@@ -133,6 +133,42 @@ TEST_F(Checkpoints, AnInterruptedRunGoesOnWithTheSameBits) {
   }
 }
 
+// What an acceleration remembers is kept with the state, or no state is kept where it would be missing.
+TEST_F(Checkpoints, AnAcceleratedRunGoesOnWithTheSameBits) {
+  request_.steps = 12;
+  Acceleration velocities, cores, easycache, blocks;
+  velocities.reuse_velocity = 3;
+  cores.reuse_core = 3;
+  easycache.easycache = 0.2;
+  blocks.blocks = 4;
+  blocks.reuse_core = 2;
+  for (const Acceleration& each : {velocities, cores, easycache, blocks}) {
+    request_.acceleration = each;
+    const Artifact whole = make(output("whole"));
+    for (const int percent : {30, 55, 75}) {
+      interrupt(kept("part"), "denoise", percent);
+      delete std::exchange(engine_, open().release());  // as another process
+      Artifact resumed;
+      EXPECT_GE(resumed_at(kept("resumed"), &resumed), 15) << percent;
+      EXPECT_EQ(bits("whole"), bits("resumed")) << percent;
+      EXPECT_EQ(resumed.plan.computed_evaluations, whole.plan.computed_evaluations);
+      fs::remove_all(checkpoint());
+      fs::remove_all(folder_.path() / "resumed");
+    }
+    fs::remove_all(folder_.path() / "whole");
+  }
+}
+
+TEST_F(Checkpoints, ADraftsLatentsAreThoseOfTheClip) {
+  request_.frames = 22;
+  make(output("whole"));
+  request_.acceleration.draft = true;
+  make(kept("draft"));
+  request_.acceleration.draft = false;
+  EXPECT_EQ(resumed_at(kept("clip")), -1) << "only decoded";
+  EXPECT_EQ(*read_file(folder_.path() / "whole" / "clip.safetensors"), *read_file(folder_.path() / "clip" / "clip.safetensors"));
+}
+
 TEST_F(Checkpoints, WithPicturesToo) {
   const auto jpeg = encode_jpeg({32, 32, std::vector<std::uint8_t>(32 * 32 * 3, 90)});
   ASSERT_TRUE(jpeg.ok());
@@ -153,9 +189,10 @@ TEST_F(Checkpoints, ThoseOfOthersAreNotUsed) {
   make(output("whole"));
   interrupt(kept("part"), "denoise", 60);
   const std::string left = *read_file(checkpoint() / "latents.safetensors");
-  for (const auto& change :
-       std::vector<std::function<void(Request&)>>{[](Request& r) { r.seed = 4; }, [](Request& r) { r.steps = 7; },
-                                                  [](Request& r) { r.prompt += "!"; }, [](Request& r) { r.video_shift = 9; }}) {
+  for (const auto& change : std::vector<std::function<void(Request&)>>{
+           [](Request& r) { r.seed = 4; }, [](Request& r) { r.steps = 7; }, [](Request& r) { r.prompt += "!"; },
+           [](Request& r) { r.video_shift = 9; }, [](Request& r) { r.acceleration.reuse_velocity = 2; },
+           [](Request& r) { r.acceleration.blocks = 4; }, [](Request& r) { r.acceleration.easycache = 0.1; }}) {
     const Request before = request_;
     change(request_);
     ASSERT_TRUE(write_file_atomically(checkpoint() / "latents.safetensors", left).ok());

@@ -181,7 +181,7 @@ class GoldenTrajectoryOfTheModel : public ::testing::TestWithParam<bool> {
   // the noise of the beginning to the end, so it cannot be stopped.)
   void check_pipeline(const Trajectory& run, const Conditioning& conditioning) {
     const Plan plan = plan_of(run);
-    const Latents whole = value_or_fail(denoise(*dit_, plan, conditioning, value_or_fail(initial_noise(plan)), nullptr, {}));
+    const Latents whole = value_or_fail(denoise(*dit_, plan, conditioning, value_or_fail(initial_noise(plan)), nullptr, {})).latents;
     expect_state(run, "pipeline", run.steps, whole);
     if (keeps_parts(conditioning)) return;
     Latents state = value_or_fail(initial_noise(plan));
@@ -190,7 +190,7 @@ class GoldenTrajectoryOfTheModel : public ::testing::TestWithParam<bool> {
       one.steps = 1;
       one.video_sigmas = {plan.video_sigmas[i], plan.video_sigmas[i + 1]};
       one.audio_sigmas = {plan.audio_sigmas[i], plan.audio_sigmas[i + 1]};
-      state = value_or_fail(denoise(*dit_, one, conditioning, std::move(state), nullptr, {}));
+      state = value_or_fail(denoise(*dit_, one, conditioning, std::move(state), nullptr, {})).latents;
       expect_state(run, "pipeline", i + 1, state);
     }
     EXPECT_EQ(different_bits(whole.video, state.video), 0) << run.name << ": one call and a call per step differ";

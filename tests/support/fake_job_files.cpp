@@ -2,6 +2,7 @@
 
 #include "base/try.h"
 #include "media/picture.h"
+#include "pipeline/acceleration.h"
 #include "pipeline/modes.h"
 #include "pipeline/noise_mode.h"
 #include "pipeline/shape.h"
@@ -39,6 +40,8 @@ Result<Plan> plan_like_the_engine(const Request& request) {
   TRITIUM_TRY(decide_length(request, defaults, {}, plan));
   plan.steps = static_cast<int>(request.steps.value_or(defaults.steps));
   TRITIUM_TRY(check_between("steps", static_cast<double>(request.steps.value_or(defaults.steps)), 1, 1000));
+  constexpr int kLayers = 50;  // of the released model
+  TRITIUM_TRY(decide_acceleration(request, kLayers, plan));
   plan.seed = request.seed.value_or(7);
   plan.video_shift = request.video_shift.value_or(defaults.video_shift);
   plan.audio_shift = request.audio_shift.value_or(defaults.audio_shift);

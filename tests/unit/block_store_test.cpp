@@ -8,7 +8,9 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 #include <numeric>
+#include <set>
 
 namespace tritium {
 namespace {
@@ -113,6 +115,51 @@ TEST(BlockStore, MemoryIsGivenBackAndUnitsAreStreamedFromThenOn) {
     EXPECT_EQ((*store)->give_back(100 * kUnit), (budget - 4) * kUnit) << "all but the slots";
     run_pass(**store, kUnits, 1);
     EXPECT_EQ((*store)->give_back(1), 0u);
+  }
+}
+
+// A pass may leave units out: they are not read, and do not take room from those that are.
+TEST(BlockStore, OnlyUnitsOfThePassAreRead) {
+  const auto device = cpu();
+  constexpr int kUnits = 8, kPasses = 3;
+  const std::vector<int> pass = {0, 1, 4, 7};
+  for (const int budget : {1, 2, 4, kUnits}) {
+    SCOPED_TRACE(budget);
+    Fakes fakes;
+    std::set<int> read;
+    std::mutex mutex;
+    BlockUnits units = fakes.units(kUnits);
+    units.load = [&, load = units.load](int unit, const DeviceBuffer& slot, const CancelToken& cancel) {
+      {
+        const std::lock_guard lock(mutex);
+        read.insert(unit);
+      }
+      return load(unit, slot, cancel);
+    };
+    const auto store = BlockStore::create(*device, std::move(units), static_cast<std::uint64_t>(budget) * kUnit);
+    ASSERT_TRUE(store.ok()) << store.error().text();
+    for (int left = kPasses; left > 0; --left) {
+      (*store)->expect(left, pass);
+      for (const int unit : pass) {
+        const auto pin = (*store)->pin(unit);
+        ASSERT_TRUE(pin.ok()) << pin.error().text();
+        ASSERT_TRUE(holds(*pin, unit)) << unit;
+        std::this_thread::sleep_for(milliseconds(1));
+        ASSERT_TRUE(holds(*pin, unit)) << unit;
+      }
+    }
+    {
+      const std::lock_guard lock(mutex);
+      EXPECT_EQ(read, std::set<int>(pass.begin(), pass.end()));
+    }
+    if (budget == kUnits) { EXPECT_EQ(fakes.loads, static_cast<int>(pass.size())) << "read once"; }
+    // Another one all the same, and then all of them.
+    {
+      const auto pin = (*store)->pin(5);
+      ASSERT_TRUE(pin.ok());
+      EXPECT_TRUE(holds(*pin, 5));
+    }
+    run_pass(**store, kUnits, 1);
   }
 }
 

@@ -86,6 +86,28 @@ TEST(MemoryPlan, WhatDoesNotFitIsStreamedWithSlots) {
   EXPECT_GT(denoise.host_bytes, denoise.transfer_bytes) << "what is streamed is kept in host memory";
 }
 
+// Evaluations and blocks that are left out cost no time and no transfers; what is remembered takes memory.
+TEST(MemoryPlan, AnAccelerationIsCosted) {
+  const ModelShape model = released("int8");
+  const MemoryPlan plain = fitting(model, kSmall, machine({24}));
+  RequestShape wanted = kSmall;
+  wanted.acceleration.evaluations = 17;
+  wanted.acceleration.blocks = 40;
+  wanted.acceleration.remembered = 2;
+  wanted.acceleration.decoding = video_vae::Decoding::draft;
+  const MemoryPlan plan = fitting(model, wanted, machine({24}));
+  const StagePlan &before = *plain.stage("denoise"), &after = *plan.stage("denoise");
+  EXPECT_EQ(after.passes, 17);
+  EXPECT_NEAR(after.flops / before.flops, 17.0 / 50 * 40 / 50, 0.01);
+  EXPECT_NEAR(static_cast<double>(after.transfer_bytes) / static_cast<double>(before.transfer_bytes), 0.8, 0.01);
+  EXPECT_LT(after.seconds, 0.4 * before.seconds);
+  EXPECT_NEAR(plan.stage("video")->flops / plain.stage("video")->flops, 0.5, 0.05) << "832x480: 8 tiles for 12, 37 tokens for 49";
+  wanted = kSmall;
+  wanted.acceleration.residual = true;
+  const std::uint64_t targets = 37 * 15 * 26 + 2 * 207;
+  EXPECT_EQ(fitting(model, wanted, machine({24})).stage("denoise")->working_bytes - before.working_bytes, 4 * targets * 5376);
+}
+
 // With little host memory the blocks come from the disk, and that takes longer.
 TEST(MemoryPlan, StreamingFromTheDiskIsSlowerThanFromTheHost) {
   const ModelShape model = released("int8");

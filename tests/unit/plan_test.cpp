@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <limits>
 
 namespace tritium {
 namespace {
@@ -226,6 +228,100 @@ TEST_F(MakePlan, MatricesAreFloat32UnlessTheyAreLargeOrAskedToBeNarrow) {
   ASSERT_FALSE(wrong.ok());
   EXPECT_EQ(wrong.error().code, ErrorCode::usage);
   EXPECT_EQ(wrong.error().field, "compute");
+}
+
+// ---- accelerations
+
+double flops_of(const Plan& plan, const char* stage) {
+  for (const StagePlan& each : plan.stages)
+    if (each.name == stage) return each.flops;
+  return 0;
+}
+
+TEST_F(MakePlan, AccelerationsAreDecidedAndCosted) {
+  const double whole = flops_of(plan(), "denoise");
+  EXPECT_EQ(plan().evaluations, 20);
+  EXPECT_EQ(plan_text(plan()).find("accelerated"), std::string::npos);
+  EXPECT_FALSE(nlohmann::json::parse(plan_json(plan())).contains("acceleration"));
+  request.acceleration.reuse_velocity = 3;
+  request.acceleration.blocks = 4;
+  const Plan reused = plan();
+  EXPECT_EQ(reused.evaluations, 8);
+  EXPECT_NEAR(flops_of(reused, "denoise") / whole, 0.4 * 0.8, 0.05);
+  EXPECT_TRUE(reused.warnings.empty());
+  for (const StagePlan& stage : reused.stages)
+    if (stage.name == "denoise") { EXPECT_EQ(stage.passes, 8); }
+  const auto json = nlohmann::json::parse(plan_json(reused))["acceleration"];
+  EXPECT_EQ(json, nlohmann::json::parse(R"({"reuse_velocity": 3, "blocks": 4, "evaluations": 8, "blocks_of_model": 5})"));
+  EXPECT_NE(plan_text(reused).find("8 of 20 steps computed"), std::string::npos) << plan_text(reused);
+  EXPECT_NE(plan_text(reused).find("4 of 5 blocks"), std::string::npos);
+  request.acceleration = {};
+  request.acceleration.blocks = 5;
+  EXPECT_FALSE(plan().acceleration.any()) << "all blocks";
+  request.acceleration = {};
+  request.acceleration.easycache = 0.2;
+  EXPECT_EQ(flops_of(plan(), "denoise"), whole) << "what it saves is not known";
+}
+
+TEST_F(MakePlan, AccelerationsWithoutUseAreSaid) {
+  const auto warned = [this](const char* word) {
+    const auto& warnings = plan().warnings;
+    return std::any_of(warnings.begin(), warnings.end(), [&](const std::string& w) { return w.find(word) != std::string::npos; });
+  };
+  request.acceleration.reuse_velocity = 2;
+  for (const int steps : {1, 8, 9, 20}) {
+    request.steps = steps;
+    EXPECT_EQ(warned("reuse_velocity"), steps <= 8) << steps;
+  }
+  request.acceleration = {};
+  request.acceleration.easycache = 0.2;
+  for (const int steps : {8, 9}) {
+    request.steps = steps;
+    EXPECT_EQ(warned("easycache"), steps <= 8) << steps;
+  }
+  request.acceleration = {};
+  request.acceleration.reuse_core = 2;
+  for (const int steps : {2, 3}) {
+    request.steps = steps;
+    EXPECT_EQ(warned("reuse_core"), steps == 2) << "of two steps none is left out: " << steps;
+  }
+  request.acceleration = {};
+  request.acceleration.draft = true;
+  EXPECT_TRUE(warned("draft")) << "one tile and one clip";
+  request.frames = 39;
+  EXPECT_FALSE(warned("draft"));
+  request.frames = 22;
+  request.width = 480;
+  EXPECT_FALSE(warned("draft"));
+}
+
+TEST_F(MakePlan, ImpossibleAccelerationsAreRefused) {
+  const auto refused = [this](const char* field, const char* part, const std::function<void(Acceleration&)>& set) {
+    request.acceleration = {};
+    set(request.acceleration);
+    const auto made = make_plan(request, in, 99);
+    ASSERT_FALSE(made.ok()) << field << " " << part;
+    EXPECT_EQ(made.error().code, ErrorCode::usage);
+    EXPECT_EQ(made.error().field, field);
+    EXPECT_NE(made.error().text().find(part), std::string::npos) << made.error().text();
+  };
+  for (const int every : {0, -1, 1001}) refused("reuse_velocity", "1 to 1000", [&](Acceleration& a) { a.reuse_velocity = every; });
+  for (const int every : {0, 7}) refused("reuse_core", "1 to 6", [&](Acceleration& a) { a.reuse_core = every; });
+  for (const int blocks : {0, 2, 6, -3}) refused("blocks", "3 to 5", [&](Acceleration& a) { a.blocks = blocks; });
+  for (const double threshold : {-0.1, 3.1, std::nan(""), std::numeric_limits<double>::infinity()})
+    refused("easycache", "0 to 3", [&](Acceleration& a) { a.easycache = threshold; });
+  for (const auto& [start, end] : {std::pair(0.5, 0.5), std::pair(-0.1, 0.9), std::pair(0.1, 1.1), std::pair(std::nan(""), 0.9)})
+    refused("easycache_start", "not a part of a run", [&](Acceleration& a) {
+      a.easycache = 0.2;
+      a.easycache_start = start;
+      a.easycache_end = end;
+    });
+  refused("easycache_start", "without easycache", [](Acceleration& a) { a.easycache_end = 0.5; });
+  refused("reuse_core", "exclude each other", [](Acceleration& a) { a.reuse_core = a.reuse_velocity = 2; });
+  refused("easycache", "reuse_velocity and easycache exclude", [](Acceleration& a) {
+    a.reuse_velocity = 2;
+    a.easycache = 0.2;
+  });
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <new>
+#include <numeric>
 #include <system_error>
 
 namespace tritium {
@@ -17,6 +18,12 @@ constexpr int kSharedSlots = 2;  // one computes, one is read
 constexpr auto kCancelPoll = std::chrono::milliseconds(20);
 
 std::uint64_t total(const BlockUnits::Size& size) { return size.slot_bytes + size.table_bytes; }
+
+std::vector<int> all_of(int count) {
+  std::vector<int> out(static_cast<std::size_t>(count));
+  std::iota(out.begin(), out.end(), 0);
+  return out;
+}
 
 }  // namespace
 
@@ -33,6 +40,8 @@ void BlockPin::release() {
   if (store_ != nullptr) std::exchange(store_, nullptr)->unpin(slot_);
   value_ = nullptr;
 }
+
+BlockStore::BlockStore(BlockUnits units) : units_(std::move(units)), pass_(all_of(count())) {}
 
 std::uint64_t BlockStore::least_bytes(const std::vector<BlockUnits::Size>& sizes) {
   BlockUnits::Size largest;
@@ -120,9 +129,15 @@ BlockStore::~BlockStore() {
   if (thread_.joinable()) thread_.join();
 }
 
+std::optional<int> BlockStore::place_in_pass(int unit) const {
+  const auto found = std::find(pass_.begin(), pass_.end(), unit);
+  return found == pass_.end() ? std::nullopt : std::optional(static_cast<int>(found - pass_.begin()));
+}
+
 int BlockStore::distance(int unit) const {
-  const int now = static_cast<int>(position_ % count());
-  return (unit - now + count()) % count();
+  const int units = static_cast<int>(pass_.size());
+  const auto place = place_in_pass(unit);
+  return place ? (*place - static_cast<int>(position_ % units) + units) % units : units;
 }
 
 std::optional<std::size_t> BlockStore::slot_of(int unit) const {
@@ -148,8 +163,9 @@ std::optional<std::size_t> BlockStore::room_for(int unit) const {
 }
 
 std::optional<BlockStore::Job> BlockStore::next_job() const {
-  for (std::int64_t use = position_; use < std::min(end_, position_ + count()); ++use) {
-    const int unit = static_cast<int>(use % count());
+  const auto units = static_cast<std::int64_t>(pass_.size());
+  for (std::int64_t use = position_; use < std::min(end_, position_ + units); ++use) {
+    const int unit = pass_[static_cast<std::size_t>(use % units)];
     if (slot_of(unit)) continue;
     if (const auto slot = room_for(unit)) return Job{*slot, unit};
     return std::nullopt;  // in the order of use, so that nothing is in the way of the next one
@@ -198,24 +214,31 @@ void BlockStore::read_ahead() {
   }
 }
 
-void BlockStore::expect(int passes) {
+void BlockStore::expect(int passes, std::vector<int> units) {
   {
     const std::lock_guard lock(mutex_);
+    pass_ = units.empty() ? all_of(count()) : std::move(units);
     position_ = 0;
-    end_ = static_cast<std::int64_t>(passes) * count();
+    end_ = static_cast<std::int64_t>(passes) * static_cast<std::int64_t>(pass_.size());
   }
   work_.notify_all();
+}
+
+// The next use is this one.
+void BlockStore::expect_pinned(int unit) {
+  if (!place_in_pass(unit)) {
+    pass_ = all_of(count());
+    position_ = end_ = 0;
+  }
+  const auto units = static_cast<std::int64_t>(pass_.size());
+  position_ = position_ / units * units + *place_in_pass(unit);
+  end_ = std::max(end_, position_ + 1);
 }
 
 Result<BlockPin> BlockStore::pin(int unit, const CancelToken* cancel) {
   const double start = monotonic_seconds();
   std::unique_lock lock(mutex_);
-  // Again as long as it is not there: another thread may want another unit.
-  const auto ask = [&] {
-    position_ = position_ / count() * count() + unit;
-    end_ = std::max(end_, position_ + 1);
-  };
-  ask();
+  expect_pinned(unit);
   for (;;) {
     if (cancel != nullptr) TRITIUM_TRY(cancel->check("loading"));
     if (const auto index = slot_of(unit)) {
@@ -235,7 +258,7 @@ Result<BlockPin> BlockStore::pin(int unit, const CancelToken* cancel) {
     } else if (!kept_[static_cast<std::size_t>(unit)] && all_pinned()) {
       return Error{ErrorCode::failure, fmt::format("all slots for the {} are in use", units_.what), "", ""};
     } else {
-      ask();
+      expect_pinned(unit);  // again as long as it is not there: another thread may want another unit
       if (!thread_.joinable()) {
         if (const auto job = next_job()) {
           load(lock, *job);
@@ -253,7 +276,7 @@ void BlockStore::unpin(std::size_t index) {
     const std::lock_guard lock(mutex_);
     Slot& slot = slots_[index];
     --slot.pins;
-    if (slot.unit == position_ % count()) ++position_;
+    if (slot.unit == pass_[static_cast<std::size_t>(position_) % pass_.size()]) ++position_;
   }
   work_.notify_all();
 }

@@ -1,10 +1,10 @@
 // Weights that do not fit, a block at a time: the units of a part (transformer blocks) come from the disk while their predecessors
 // compute, into memory that is used again and again.
 //
-// Units are used in passes 0, 1, ..., N-1. Where not all fit, as many as leave room for two slots are kept once they have been read; they
-// are spread evenly over a pass. The rest goes through the two slots: one unit computes while the next one is read. What a slot held
-// last was used last, so of the units that go through slots the one that gives way is always the one needed farthest in the future. With
-// room for one unit only there is one slot, and nothing is read ahead.
+// Units are used in passes 0, 1, ..., N-1, or in passes over some of them (expect()). Where not all fit, as many as leave room for two
+// slots are kept once they have been read; they are spread evenly over a pass. The rest goes through the two slots: one unit computes while
+// the next one is read. What a slot held last was used last, so of the units that go through slots the one that gives way is always the one
+// needed farthest in the future. With room for one unit only there is one slot, and nothing is read ahead.
 #pragma once
 
 #include "device/tensor_pool.h"
@@ -66,10 +66,12 @@ class BlockStore {
   BlockStore(const BlockStore&) = delete;
   BlockStore& operator=(const BlockStore&) = delete;
 
-  // `passes` passes over all units begin now: reading ahead starts, and ends with the last of them.
-  void expect(int passes);
+  // `passes` passes over these units begin now, in this order; all units if none are named. Reading ahead starts, and ends with the last of
+  // them. Units that are not among these are read only when they are pinned.
+  void expect(int passes, std::vector<int> units = {});
 
-  // Waits until the unit is in memory. Units may be pinned in any order; only that of a pass is fast. Errors: those of loading, which may
+  // Waits until the unit is in memory. Units may be pinned in any order; only that of a pass is fast. One that is not in the pass makes the
+  // store expect all of them again. Errors: those of loading, which may
   // be tried again; interrupted; failure if every slot is pinned. Thread safe; pins must not outlive the store.
   Result<BlockPin> pin(int unit, const CancelToken* cancel = nullptr);
 
@@ -102,11 +104,13 @@ class BlockStore {
     int unit;
   };
 
-  explicit BlockStore(BlockUnits units) : units_(std::move(units)) {}
+  explicit BlockStore(BlockUnits units);
   Result<void> allocate(Device& device, std::uint64_t budget);
   void choose_kept(std::uint64_t budget);
   [[nodiscard]] int count() const { return static_cast<int>(units_.sizes.size()); }
+  [[nodiscard]] std::optional<int> place_in_pass(int unit) const;
   [[nodiscard]] int distance(int unit) const;  // uses until it is needed again
+  void expect_pinned(int unit);
   [[nodiscard]] std::optional<std::size_t> slot_of(int unit) const;
   [[nodiscard]] std::optional<std::size_t> room_for(int unit) const;
   [[nodiscard]] std::optional<Job> next_job() const;
@@ -124,6 +128,7 @@ class BlockStore {
 
   mutable std::mutex mutex_;
   std::condition_variable work_, done_;
+  std::vector<int> pass_;                // units in the order of their use
   std::int64_t position_ = 0, end_ = 0;  // in uses since the last expect(): the next one, and the end of the passes
   Facts facts_;
   std::thread thread_;  // not for devices whose memory only the caller may touch

@@ -50,25 +50,48 @@ void Dit::keep_modulation(std::shared_ptr<const ModulationTables> tables) const 
   before = std::exchange(modulation_, std::move(tables));
 }
 
+Result<void> DitRun::check_step(int step) const {
+  if (step >= 0 && step < static_cast<int>(steps_.size())) return {};
+  return Error{ErrorCode::failure, fmt::format("evaluation {} of {} requested", step, steps_.size()), "step", ""};
+}
+
 Result<DitRows> DitRun::evaluate(int step, const DitRows& x, const CancelToken* cancel, const BlockProgress& progress) {
-  if (step < 0 || step >= static_cast<int>(steps_.size()))
-    return Error{ErrorCode::failure, fmt::format("evaluation {} of {} requested", step, steps_.size()), "step", ""};
-  const RowTimesteps& timesteps = steps_[static_cast<std::size_t>(step)];
+  TRITIUM_TRY(check_step(step));
   TRITIUM_TRY(prepare_modulation(step, cancel));
-  const std::vector<DitShard>& shards = dit_->weights().shards;
-  for (const DitShard& shard : shards)
-    if (shard.block_store != nullptr) shard.block_store->expect(static_cast<int>(steps_.size()) - step);
-  select_modulation(timesteps);
+  expect_blocks(static_cast<int>(steps_.size()) - step);
+  select_modulation(steps_[static_cast<std::size_t>(step)]);
   TRITIUM_TRY(embed(step, x, cancel));
-  for (std::size_t s = 0; s < shards.size(); ++s) {
-    if (s > 0) hand_over(s - 1, s);
-    for (int block = shards[s].first; block < shards[s].first + shards[s].blocks; ++block) {
-      TRITIUM_TRY(run_block(step, block, places_[s], cancel));
-      if (progress) progress(block + 1, config().layers);
-    }
-  }
-  if (shards.size() > 1) hand_over(shards.size() - 1, 0);
+  if (residual_ != nullptr) TRITIUM_TRY(begin_residual(step, cancel));
+  TRITIUM_TRY(run_blocks(step, cancel, progress));
+  if (residual_ != nullptr) TRITIUM_TRY(end_residual(step, cancel));
   return finish(step, cancel);
+}
+
+void DitRun::expect_blocks(int passes) {
+  for (const DitShard& shard : dit_->weights().shards) {
+    if (shard.block_store == nullptr) continue;
+    std::vector<int> units;
+    for (const int block : blocks_)
+      if (block >= shard.first && block < shard.first + shard.blocks) units.push_back(block - shard.first);
+    const bool none = units.empty();
+    shard.block_store->expect(none ? 0 : passes, std::move(units));
+  }
+}
+
+// Ends with the state on the first device.
+Result<void> DitRun::run_blocks(int step, const CancelToken* cancel, const BlockProgress& progress) {
+  const std::vector<DitShard>& shards = dit_->weights().shards;
+  std::size_t at = 0;
+  int done = 0;
+  for (const int block : blocks_) {
+    const auto shard = static_cast<std::size_t>(&dit_->weights().shard_of(block) - shards.data());
+    if (shard != at) hand_over(at, shard);
+    at = shard;
+    TRITIUM_TRY(run_block(step, block, places_[at], cancel));
+    if (progress) progress(++done, static_cast<int>(blocks_.size()));
+  }
+  if (at != 0) hand_over(at, 0);
+  return {};
 }
 
 // The state goes on to another device.
@@ -135,6 +158,13 @@ Result<void> DitRun::run_block(int step, int index, const Place& place, const Ca
   return graph.run(cancel);
 }
 
+ggml_tensor* DitRun::target_rows(const Graph& graph) const {
+  ggml_tensor* state = places_.front().state;
+  const std::int64_t first = layout_.target_audio().first;  // the video's follow, and nothing behind them
+  return ggml_view_2d(graph.context(), state, state->ne[0], layout_.rows() - first, state->nb[1],
+                      static_cast<std::size_t>(first) * state->nb[1]);
+}
+
 Result<DitRows> DitRun::finish(int step, const CancelToken* cancel) {
   const DitWeights& weights = dit_->weights();
   Graph graph(device(), fmt::format("dit.step{}.final", step));
@@ -143,7 +173,7 @@ Result<DitRows> DitRun::finish(int step, const CancelToken* cancel) {
     return ggml_view_2d(context, t, t->ne[0], rows, t->nb[1], static_cast<std::size_t>(first) * t->nb[1]);
   };
   const std::int64_t audio_rows = layout_.target_audio().rows, video_rows = layout_.target_video().rows;
-  ggml_tensor* target = ggml_cont(context, rows_of(places_.front().state, layout_.target_audio().first, audio_rows + video_rows));
+  ggml_tensor* target = ggml_cont(context, target_rows(graph));
   ggml_tensor* h = ops::modulated_rms_norm(graph, target, weights.final_norm, config().eps, {modulation_->final_layer, time_of_target_},
                                            /*shift_chunk=*/0, /*scale_chunk=*/1);
   ggml_tensor* audio = graph.output("audio", ops::linear(graph, weights.audio_out, rows_of(h, 0, audio_rows)));

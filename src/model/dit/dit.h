@@ -74,8 +74,21 @@ class DitRun {
   static Result<DitRun> begin(const Dit& dit, PackedLayout layout, std::span<const float> text, const DitRows& conditions,
                               std::vector<RowTimesteps> steps, const CancelToken* cancel = nullptr);
 
-  // Data-ward velocities of the target rows at evaluation `step`, for target rows `x` (x0 = x + sigma·v).
+  // Data-ward velocities of the target rows at evaluation `step`, for target rows `x` (x0 = x + sigma·v). `progress` counts blocks that
+  // run.
   Result<DitRows> evaluate(int step, const DitRows& x, const CancelToken* cancel = nullptr, const BlockProgress& progress = {});
+
+  // What follows makes a run cheaper and its results other ones (reduced.cpp).
+
+  // How much each block adds: the mean magnitude of both its gates, over the distinct timesteps of the run and the three modalities.
+  Result<std::vector<double>> gate_magnitudes(const CancelToken* cancel = nullptr);
+  // Only these blocks run from now on. Precondition: at least one, increasing.
+  void run_only(std::vector<int> blocks);
+  // From now on every evaluate() keeps its residual: what the blocks added to the target rows. Error: does_not_fit.
+  Result<void> keep_residual();
+  // As evaluate(), but in place of running the blocks the residual of the last evaluate() is added. Precondition: there was one since
+  // keep_residual().
+  Result<DitRows> evaluate_with_residual(int step, const DitRows& x, const CancelToken* cancel = nullptr);
 
  private:
   // What a run has on one device of the model.
@@ -101,7 +114,13 @@ class DitRun {
   Result<std::vector<float>> time_embedding(std::span<const float> times, const CancelToken* cancel) const;
   void hand_over(std::size_t from, std::size_t to);
   void select_modulation(const RowTimesteps& timesteps);
+  Result<void> check_step(int step) const;
+  void expect_blocks(int passes);
+  [[nodiscard]] ggml_tensor* target_rows(const Graph& graph) const;  // of the state on the first device
+  Result<void> begin_residual(int step, const CancelToken* cancel);
+  Result<void> end_residual(int step, const CancelToken* cancel);
   Result<void> embed(int step, const DitRows& x, const CancelToken* cancel);
+  Result<void> run_blocks(int step, const CancelToken* cancel, const BlockProgress& progress);
   Result<void> run_block(int step, int block, const Place& place, const CancelToken* cancel);
   Result<DitRows> finish(int step, const CancelToken* cancel);
 
@@ -109,11 +128,14 @@ class DitRun {
   PackedLayout layout_;
   std::vector<RowTimesteps> steps_;
   std::shared_ptr<const ModulationTables> modulation_;
+  std::vector<int> blocks_;                 // that run
   std::vector<Place> places_;               // one per shard
   TensorPool pool_{0};                      // on the first device
   ggml_tensor* text_state_ = nullptr;       // [hidden, text rows]
   ggml_tensor* condition_state_ = nullptr;  // [hidden, condition rows], null without conditions
   ggml_tensor* time_of_target_ = nullptr;   // int32 [target rows]: row of the final table
+  TensorPool residual_pool_{0};             // on the first device
+  ggml_tensor* residual_ = nullptr;         // [hidden, target rows], null: not kept
 };
 
 }  // namespace tritium

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 namespace tritium {
 namespace {
@@ -43,7 +44,9 @@ void append_curve(std::vector<float>& out, std::span<const float> table, std::in
 }  // namespace
 
 DitRun::DitRun(const Dit& dit, PackedLayout layout, std::vector<RowTimesteps> steps)
-    : dit_(&dit), layout_(std::move(layout)), steps_(std::move(steps)) {}
+    : dit_(&dit), layout_(std::move(layout)), steps_(std::move(steps)), blocks_(static_cast<std::size_t>(dit.config().layers)) {
+  std::iota(blocks_.begin(), blocks_.end(), 0);
+}
 
 Result<DitRun> DitRun::begin(const Dit& dit, PackedLayout layout, std::span<const float> text, const DitRows& conditions,
                              std::vector<RowTimesteps> steps, const CancelToken* cancel) {

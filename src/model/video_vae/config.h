@@ -22,6 +22,11 @@ inline constexpr int kPixelChannels = 3;
 inline constexpr std::array<float, kPixelChannels> kPixelMean{0.485f, 0.456f, 0.406f};  // of pixels in [0,1], spec/vae.md §1.2
 inline constexpr std::array<float, kPixelChannels> kPixelStd{0.229f, 0.224f, 0.225f};
 
+// How a video is decoded. `draft` decodes every latent once: tiles and clips stand side by side, where `full` lets them overlap and fades
+// one into the next, which is half of its work at the sizes of the released model; the price is seams. (Leaving out blocks of the network
+// instead saves less and costs more: docs/accelerations.md.)
+enum class Decoding { full, draft };
+
 struct VideoVaeConfig {
   // Encoder: level i has channels * channel_factors[i] channels and strides space_down[i], time_down[i].
   int channels = 0;
@@ -43,8 +48,8 @@ struct VideoVaeConfig {
   [[nodiscard]] int temporal_ratio() const;  // frames per token
   [[nodiscard]] int patch_features() const { return kPixelChannels * temporal_ratio() * spatial_ratio() * spatial_ratio(); }
   [[nodiscard]] TemporalGeometry temporal() const { return {clip_length, token_drop, temporal_ratio()}; }
-  [[nodiscard]] AxisTiles tiles(int latent_length) const {
-    return tile_axis(latent_length * spatial_ratio(), tile_size, tile_overlap_min, spatial_ratio());
+  [[nodiscard]] AxisTiles tiles(int latent_length, Decoding decoding = Decoding::full) const {
+    return tile_axis(latent_length * spatial_ratio(), tile_size, decoding == Decoding::full ? tile_overlap_min : 0, spatial_ratio());
   }
 
   // `config_json` is video_vae/config.json, `source_json` is video_vae/source/config.json. Error (model, field = the key) names the

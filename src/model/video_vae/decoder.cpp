@@ -60,17 +60,24 @@ std::uint64_t VideoDecoder::frame_bytes(const VideoVaeConfig& config, int latent
 }
 
 Result<void> VideoDecoder::decode(const LatentVideo& latents, const FrameSink& sink, const CancelToken* cancel,
-                                  const TileProgress& progress) {
+                                  const TileProgress& progress, Decoding decoding) {
   TRITIUM_TRY(check_latents(latents));
   const TemporalGeometry time = config_.temporal();
   const DecodePlan plan = plan_decode(time, latents.tokens);
-  const AxisTiles rows = config_.tiles(latents.height), columns = config_.tiles(latents.width);
+  const AxisTiles rows = config_.tiles(latents.height, decoding), columns = config_.tiles(latents.width, decoding);
   const std::function<void()> tile_done = tile_counter(progress, plan.clips * rows.count() * columns.count());
   const std::size_t frame_values = kPixelChannels * static_cast<std::size_t>(rows.length) * static_cast<std::size_t>(columns.length);
 
   ClipJoiner joiner(time, frame_values, plan.output_frames, sink);
   for (int number = 0; number < plan.clips; ++number) {
-    Clip clip{number, number * time.tokens_per_clip(), time.tokens_per_decode(), time.kept_frames()};
+    // The look-ahead frames of the last clip are the video's last.
+    const bool alone = decoding == Decoding::draft && number + 1 < plan.clips;
+    Clip clip{number,
+              number * time.tokens_per_clip(),
+              alone ? time.tokens_per_clip() : time.tokens_per_decode(),
+              alone ? time.own_frames() : time.kept_frames(),
+              rows,
+              columns};
     const int remaining = plan.output_frames - number * time.clip_length;
     if (remaining < static_cast<int>(clip.frames.size())) clip.frames.resize(static_cast<std::size_t>(remaining));
     TRITIUM_TRY_ASSIGN(std::vector<float> frames, decode_clip(latents, clip, cancel, tile_done));
@@ -83,9 +90,13 @@ Result<std::vector<float>> VideoDecoder::decode_image(const LatentVideo& latents
   TRITIUM_TRY(check_latents(latents));
   if (latents.tokens != 1)
     return Error{ErrorCode::failure, fmt::format("an image has one latent token, not {}", latents.tokens), "latents_video", ""};
-  const std::function<void()> tile_done =
-      tile_counter(progress, config_.tiles(latents.height).count() * config_.tiles(latents.width).count());
-  Clip clip{0, 0, 1, std::vector<int>(static_cast<std::size_t>(config_.temporal_ratio()))};
+  Clip clip{0,
+            0,
+            1,
+            std::vector<int>(static_cast<std::size_t>(config_.temporal_ratio())),
+            config_.tiles(latents.height),
+            config_.tiles(latents.width)};
+  const std::function<void()> tile_done = tile_counter(progress, clip.rows.count() * clip.columns.count());
   std::iota(clip.frames.begin(), clip.frames.end(), 0);
   return decode_clip(latents, clip, cancel, tile_done);
 }
@@ -106,22 +117,21 @@ Result<void> VideoDecoder::check_latents(const LatentVideo& latents) const {
 
 Result<std::vector<float>> VideoDecoder::decode_clip(const LatentVideo& latents, const Clip& clip, const CancelToken* cancel,
                                                      const std::function<void()>& tile_done) {
-  const AxisTiles rows = config_.tiles(latents.height), columns = config_.tiles(latents.width);
-  TileComposer composer(rows, columns, static_cast<int>(clip.frames.size()) * kPixelChannels);
-  for (int i = 0; i < rows.count(); ++i)
-    for (int j = 0; j < columns.count(); ++j) {
-      TRITIUM_TRY_ASSIGN(std::vector<float> tile, decode_tile(latents, clip, rows, columns, i, j, cancel));
+  TileComposer composer(clip.rows, clip.columns, static_cast<int>(clip.frames.size()) * kPixelChannels);
+  for (int i = 0; i < clip.rows.count(); ++i)
+    for (int j = 0; j < clip.columns.count(); ++j) {
+      TRITIUM_TRY_ASSIGN(std::vector<float> tile, decode_tile(latents, clip, i, j, cancel));
       composer.place(std::move(tile));
       tile_done();
     }
   return composer.take();
 }
 
-Result<std::vector<float>> VideoDecoder::decode_tile(const LatentVideo& latents, const Clip& clip, const AxisTiles& rows,
-                                                     const AxisTiles& columns, int i, int j, const CancelToken* cancel) {
+Result<std::vector<float>> VideoDecoder::decode_tile(const LatentVideo& latents, const Clip& clip, int i, int j,
+                                                     const CancelToken* cancel) {
   const int ratio = config_.spatial_ratio();
-  const TileShape shape{clip.tokens, rows.tile / ratio, columns.tile / ratio};
-  const int top = rows.starts[static_cast<std::size_t>(i)] / ratio, left = columns.starts[static_cast<std::size_t>(j)] / ratio;
+  const TileShape shape{clip.tokens, clip.rows.tile / ratio, clip.columns.tile / ratio};
+  const int top = clip.rows.starts[static_cast<std::size_t>(i)] / ratio, left = clip.columns.starts[static_cast<std::size_t>(j)] / ratio;
   const int first_token = clip.frames.front() / config_.temporal_ratio(), end_token = clip.frames.back() / config_.temporal_ratio() + 1;
   Graph graph(*device_, fmt::format("video_vae.clip{}.tile{}_{}", clip.number, i, j), tile_graph_nodes(config_, shape));
   const ggml_tensor* result =

@@ -36,7 +36,7 @@ class VideoDecoder {
   // clip. Errors: code failure for latents that are not finite or not of the stated size, rejected for a tile that comes out not
   // finite (names clip and tile).
   Result<void> decode(const LatentVideo& latents, const FrameSink& sink, const CancelToken* cancel = nullptr,
-                      const TileProgress& progress = {});
+                      const TileProgress& progress = {}, Decoding decoding = Decoding::full);
 
   // Decodes one token without the temporal logic: temporal_ratio() frames [frames, 3, height, width], of which the last is the image.
   Result<std::vector<float>> decode_image(const LatentVideo& latents, const CancelToken* cancel = nullptr,
@@ -48,6 +48,7 @@ class VideoDecoder {
     int number = 0;
     int first_token = 0, tokens = 0;  // tokens behind the last one repeat it
     std::vector<int> frames;          // relative to the first token, increasing
+    AxisTiles rows, columns;
   };
 
   VideoDecoder(Device& device, VideoVaeConfig config, DecoderWeights weights, TensorPool pool);
@@ -57,8 +58,7 @@ class VideoDecoder {
   // [frames, 3, height, width]
   Result<std::vector<float>> decode_clip(const LatentVideo& latents, const Clip& clip, const CancelToken* cancel,
                                          const std::function<void()>& tile_done);
-  Result<std::vector<float>> decode_tile(const LatentVideo& latents, const Clip& clip, const AxisTiles& rows, const AxisTiles& columns,
-                                         int i, int j, const CancelToken* cancel);
+  Result<std::vector<float>> decode_tile(const LatentVideo& latents, const Clip& clip, int i, int j, const CancelToken* cancel);
 
   Device* device_;
   VideoVaeConfig config_;

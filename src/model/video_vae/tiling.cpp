@@ -27,6 +27,12 @@ std::vector<int> TemporalGeometry::kept_frames() const {
   return frames;
 }
 
+std::vector<int> TemporalGeometry::own_frames() const {
+  std::vector<int> frames(static_cast<std::size_t>(clip_length));
+  std::iota(frames.begin(), frames.end(), front_pad());
+  return frames;
+}
+
 DecodePlan plan_decode(const TemporalGeometry& geometry, int tokens) {
   const int group = geometry.tokens_per_clip();
   DecodePlan plan;

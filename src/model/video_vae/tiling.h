@@ -39,6 +39,8 @@ struct TemporalGeometry {
   [[nodiscard]] int frames_of_token(int index) const { return index % tokens_per_clip() == 0 ? ratio - front_pad() : ratio; }
   // Which of the tokens_per_decode() * ratio frames of a decoded clip are used: clip_length frames, then frame_overlap() look-ahead ones.
   [[nodiscard]] std::vector<int> kept_frames() const;
+  // Without the look-ahead ones, of a clip that is decoded from its own tokens_per_clip() tokens alone.
+  [[nodiscard]] std::vector<int> own_frames() const;
 };
 
 // Decoding T tokens: clip k sees tokens k*tokens_per_clip() .. + tokens_per_decode() - 1 of the padded sequence.

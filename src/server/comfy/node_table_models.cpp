@@ -151,6 +151,15 @@ void add_h3_nodes(std::vector<NodeSpec>& table) {
                    true,
                    {link("model", "MODEL"), number("shift_video", 12.0, 0.01, 100), number("shift_audio", 3.0, 0.01, 100)},
                    {{"MODEL", "MODEL"}}});
+  table.push_back({"EasyCache",
+                   "EasyCache",
+                   "model/patch",
+                   "Leaves steps out where the model's output is expected to change little. Of no use at 8 steps or fewer.",
+                   false,
+                   true,
+                   {link("model", "MODEL"), number("reuse_threshold", 0.2, 0, 3), number("start_percent", 0.15, 0, 1),
+                    number("end_percent", 0.95, 0, 1), optional(boolean("verbose", false))},
+                   {{"MODEL", "MODEL"}}});
 }
 
 }  // namespace tritium::server::comfy

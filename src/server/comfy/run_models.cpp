@@ -210,6 +210,19 @@ std::optional<Values> shift_sigmas(NodeInputs& in) {
   return Values{std::move(*model)};
 }
 
+std::optional<Values> easy_cache(NodeInputs& in) {
+  auto model = in.link<ModelValue>("model");
+  const double threshold = in.number("reuse_threshold"), start = in.number("start_percent"), end = in.number("end_percent");
+  in.boolean("verbose");
+  if (!model) return std::nullopt;
+  Acceleration& a = model->acceleration;
+  a.easycache = threshold;
+  a.easycache_start = start;
+  a.easycache_end = end;
+  model->accelerator = in.node().id;
+  return Values{std::move(*model)};
+}
+
 }  // namespace
 
 std::optional<Values> run_loader(NodeInputs& in) {
@@ -242,6 +255,7 @@ std::optional<Values> run_h3(NodeInputs& in) {
   if (type == "MiniMaxH3ReferenceToVideo") return reference_to_video(in);
   if (type == "MiniMaxH3AddGuide") return add_guide(in);
   if (type == "MiniMaxH3SigmaShift") return shift_sigmas(in);
+  if (type == "EasyCache") return easy_cache(in);
   if (type == "MiniMaxH3TextEncoderOnlyReference") {
     in.refuse("image", "not offered: references go to the text encoder and to the diffusion model; link the picture itself to ref_images");
     return std::nullopt;

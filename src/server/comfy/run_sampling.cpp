@@ -265,6 +265,7 @@ NodeFunction function_of(const std::string& class_type) {
       {"MiniMaxH3AddGuide", run_h3},
       {"MiniMaxH3TextEncoderOnlyReference", run_h3},
       {"MiniMaxH3SigmaShift", run_h3},
+      {"EasyCache", run_h3},
       {"KSampler", run_sampling},
       {"KSamplerSelect", run_sampling},
       {"BasicScheduler", run_sampling},

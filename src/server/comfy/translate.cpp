@@ -55,6 +55,7 @@ Request request_of(const Generation& made) {
   out.video_shift = made.model.video_shift;
   out.audio_shift = made.model.audio_shift;
   out.loras = made.model.loras;
+  out.acceleration = made.model.acceleration;
   out.noise = "comfyui";
   out.first_frame = made.positive.first_frame;
   out.last_frame = made.positive.last_frame;
@@ -79,6 +80,9 @@ void add_sources(const Generation& made, Translation& out) {
   for (const char* each : {"reference_audio", "audio"}) out.sources[each] = {made.positive.node, "ref_audios"};
   out.sources["official_reference_size"] = {made.positive.node, "ref_image_size"};
   for (const char* each : {"model", "lora", "video_shift", "audio_shift"}) out.sources[each] = {made.model.loader, ""};
+  if (made.model.accelerator.empty()) return;
+  out.sources["easycache"] = {made.model.accelerator, "reuse_threshold"};
+  out.sources["easycache_start"] = {made.model.accelerator, "start_percent"};
 }
 
 void add_stages(const Run& run, Translation& out) {

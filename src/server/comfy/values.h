@@ -19,6 +19,8 @@ struct ModelValue {
   std::string loader;  // node
   std::vector<LoraInput> loras;
   std::optional<double> video_shift, audio_shift;
+  Acceleration acceleration{};
+  std::string accelerator{};  // node
 };
 
 struct ClipValue {

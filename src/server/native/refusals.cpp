@@ -34,10 +34,10 @@ constexpr Impossible kImpossible[] = {
     {"frame_interpolation_exp", "there are no frames between the model's own 24 per second", "leave it out"},
     {"frame_interpolation_scale", "there are no frames between the model's own 24 per second", "leave it out"},
     {"frame_interpolation_model_path", "there are no frames between the model's own 24 per second", "leave it out"},
-    {"enable_teacache", "every step is computed", "leave it out"},
-    {"enable_cache_dit", "every step is computed", "leave it out"},
-    {"force_refresh_step_hint", "every step is computed", "leave it out"},
-    {"force_refresh_step_policy", "every step is computed", "leave it out"},
+    {"enable_teacache", "steps are left out only as 'acceleration' says", "use 'acceleration': {\"easycache\": 0.2}"},
+    {"enable_cache_dit", "steps are left out only as 'acceleration' says", "use 'acceleration': {\"easycache\": 0.2}"},
+    {"force_refresh_step_hint", "steps are left out only as 'acceleration' says", "use 'acceleration': {\"easycache\": 0.2}"},
+    {"force_refresh_step_policy", "steps are left out only as 'acceleration' says", "use 'acceleration': {\"easycache\": 0.2}"},
     {"control_reference", "the model takes no control pictures", "give it as a reference"},
     {"control_type", "the model takes no control pictures", "leave it out"},
     {"long_video", "a clip is made in one piece", "make several clips, each beginning with the last frame of the one before"},
@@ -58,7 +58,7 @@ void note_harmless(Fields& fields, std::vector<Adjustment>& adjustments, std::ve
       warnings.push_back(fmt::format("'{}' has no effect: every clip is encoded in the same way, as H.264 High and AAC", name));
   const auto quality = fields.choice({"quality"}, {"lossless", "high", "medium", "low", "standard", "hd"});
   if (quality && *quality != "lossless")
-    adjustments.push_back({"quality", *quality, "lossless", "every step is computed; there is no faster profile"});
+    adjustments.push_back({"quality", *quality, "lossless", "this names no faster profile; 'acceleration' does"});
 }
 
 }  // namespace

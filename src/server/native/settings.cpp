@@ -1,4 +1,5 @@
 // What a job was asked for, as a body that can be posted again, and what the dialect remembers beside it.
+#include "pipeline/plan_json.h"
 #include "server/native/answers.h"
 #include "server/native/translate.h"
 
@@ -86,6 +87,7 @@ ordered_json settings_json(const Job& job) {
     out["lora"].push_back(std::move(entry));
   }
   if (r.force) out["force"] = true;
+  if (r.acceleration.any()) out["acceleration"] = tritium::to_json(r.acceleration);
   for (const char* name : {"first_frame", "last_frame", "sound_for", "video_for"})
     if (!input_of(r, name).empty()) out[name] = own + name;
   if (!r.references.empty()) out["references"] = references_json(r, own);

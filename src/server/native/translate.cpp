@@ -5,6 +5,7 @@
 #include "media/reader.h"
 #include "model/geometry/clip_length.h"
 #include "pipeline/modes.h"
+#include "server/native/acceleration.h"
 #include "server/native/body.h"
 #include "server/native/loras.h"
 #include "server/native/media_fields.h"
@@ -266,6 +267,8 @@ class Translator {
     r.seed = fields_.seed({"seed"});
     if (const auto noise = fields_.choice({"noise"}, {"diffsynth", "sglang", "comfyui"})) r.noise = *noise;
     r.force = fields_.flag({"force"}).value_or(false);
+    r.acceleration = read_acceleration(fields_, out_.asked.warnings);
+    for (const auto& [field, name] : kAccelerationNames) out_.names[field] = name;
     read_loras(fields_, sources_.service.options().engine, r.loras, out_.asked.adjustments);
   }
 
