@@ -75,16 +75,16 @@ struct Mp4Writer::State {
   [[nodiscard]] std::int64_t frames_in_samples(std::int64_t count) const {
     return av_rescale_rnd(count * format.fps_den, format.sample_rate, format.fps_num, AV_ROUND_NEAR_INF);
   }
-  Result<void> open_output(const Mp4Options& options);
+  Result<void> open_output();
   Result<void> write(AVPacket& packet, AVStream* stream, AVRational time_base, std::int64_t duration);
   Result<void> encode_sound_up_to(std::int64_t sample);
   Result<void> finish_sound(Mp4Summary& summary);
-  Result<void> finish_file();
+  Result<void> finish_file(const Mp4Tags& tags);
   PacketSink video_sink();
   PacketSink audio_sink();
 };
 
-Result<void> Mp4Writer::State::open_output(const Mp4Options& options) {
+Result<void> Mp4Writer::State::open_output() {
   // libav opens the file twice (the second time to move the index to the front): give it a name that means a file in any case.
   const std::string url = "file:" + path.string();
   AVFormatContext* made = nullptr;
@@ -102,10 +102,7 @@ Result<void> Mp4Writer::State::open_output(const Mp4Options& options) {
   av_dict_set_int(&muxer, "movie_timescale", common_ticks(format), 0);
   const int code = avformat_write_header(output.get(), &muxer);
   av_dict_free(&muxer);
-  if (code < 0) return av::file_error("write", path, code);
-  // The tags are written with the index, at the end. Given before the header, "encoder" would be replaced by libav's own name.
-  for (const auto& [name, value] : options.tags) TRITIUM_TRY(set_tag(*output, name, value));
-  return options.metadata_json.empty() ? Result<void>() : set_tag(*output, kMetadataTag, options.metadata_json);
+  return code < 0 ? Result<void>(av::file_error("write", path, code)) : Result<void>();
 }
 
 Result<void> Mp4Writer::State::write(AVPacket& packet, AVStream* stream, AVRational time_base, std::int64_t duration) {
@@ -148,7 +145,10 @@ Result<void> Mp4Writer::State::finish_sound(Mp4Summary& summary) {
   return audio->finish(audio_sink());
 }
 
-Result<void> Mp4Writer::State::finish_file() {
+Result<void> Mp4Writer::State::finish_file(const Mp4Tags& tags) {
+  // Given before the header, "encoder" would be replaced by libav's own name.
+  for (const auto& [name, value] : tags.others) TRITIUM_TRY(set_tag(*output, name, value));
+  if (!tags.metadata_json.empty()) TRITIUM_TRY(set_tag(*output, kMetadataTag, tags.metadata_json));
   int code = av_write_trailer(output.get());
   if (code >= 0) code = output->pb->error;
   const int closed = avio_closep(&output->pb);
@@ -168,7 +168,7 @@ Result<Mp4Writer> Mp4Writer::open(const fs::path& path, const Mp4Format& format,
   TRITIUM_TRY_ASSIGN(state->video,
                      VideoEncoder::open({format.width, format.height, format.fps_num, format.fps_den, options.crf, options.preset}));
   if (format.sample_rate != 0) { TRITIUM_TRY_ASSIGN(state->audio, AudioEncoder::open(format.sample_rate, options.audio_bits_per_second)); }
-  TRITIUM_TRY(state->open_output(options));
+  TRITIUM_TRY(state->open_output());
   return Mp4Writer(std::move(state));
 }
 
@@ -194,7 +194,7 @@ Result<void> Mp4Writer::add_audio(std::span<const float> left, std::span<const f
   return s.encode_sound_up_to(s.frames_in_samples(s.frames));
 }
 
-Result<Mp4Summary> Mp4Writer::finish() {
+Result<Mp4Summary> Mp4Writer::finish(const Mp4Tags& tags) {
   State& s = *state_;
   if (s.frames == 0) return Error{ErrorCode::failure, "no frame was given for '" + s.path.string() + "'", "", ""};
   Mp4Summary summary;
@@ -202,12 +202,17 @@ Result<Mp4Summary> Mp4Writer::finish() {
   TRITIUM_TRY(s.video->finish(s.video_sink()));
   if (s.audio) TRITIUM_TRY(s.finish_sound(summary));
   TRITIUM_TRY(s.check_cancel());
-  TRITIUM_TRY(s.finish_file());
+  TRITIUM_TRY(s.finish_file(tags));
   return summary;
 }
 
-Result<Mp4Summary> write_mp4(const Clip& clip, const fs::path& path, const Mp4Options& options, const CancelToken* cancel,
-                             const FrameProgress& progress) {
+std::uint64_t Mp4Writer::working_bytes(int width, int height) {
+  constexpr std::uint64_t kFixed = std::uint64_t{8} << 20, kPerPixel = 240;
+  return kFixed + kPerPixel * static_cast<std::uint64_t>(width) * static_cast<std::uint64_t>(height);
+}
+
+Result<Mp4Summary> write_mp4(const Clip& clip, const fs::path& path, const Mp4Options& options, const Mp4Tags& tags,
+                             const CancelToken* cancel, const FrameProgress& progress) {
   if (!clip.pictures_complete())
     return Error{
         ErrorCode::failure,
@@ -221,7 +226,7 @@ Result<Mp4Summary> write_mp4(const Clip& clip, const fs::path& path, const Mp4Op
     TRITIUM_TRY(writer.add_frame(clip.frame(i)));
     if (progress) progress(i + 1, clip.frames);
   }
-  return writer.finish();
+  return writer.finish(tags);
 }
 
 }  // namespace tritium

@@ -1,21 +1,19 @@
 // PNG pictures: 8-bit RGB, marked sRGB, no date; the same pixels give the same bytes.
 #pragma once
 
-#include "base/cancel.h"
-#include "media/clip.h"
-
 #include <tritium/result.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <span>
+#include <string>
 
 namespace tritium {
 
-// rgb: [height, width, 3]. The file appears under its name when it is complete, replacing an older one.
-Result<void> write_png(const std::filesystem::path& path, std::span<const std::uint8_t> rgb, int width, int height);
+// The file's content. rgb: [height, width, 3]. Error (failure): an incomplete picture, a side above 65536.
+Result<std::string> encode_png(std::span<const std::uint8_t> rgb, int width, int height);
 
-// Every frame as folder/frame_00000.png, frame_00001.png ...; the folder is created when missing. Files of earlier runs with
-// higher numbers are left alone. After an error or an interruption the frames written so far are there, each complete.
-Result<void> write_frames(const std::filesystem::path& folder, const Clip& clip, const CancelToken* cancel = nullptr);
+// The file appears under its name when it is complete, replacing an older one. Errors: as above, and those of AtomicFile.
+Result<void> write_png(const std::filesystem::path& path, std::span<const std::uint8_t> rgb, int width, int height);
 
 }  // namespace tritium

@@ -4,6 +4,7 @@
 #include "base/try.h"
 #include "pipeline/arithmetic.h"
 #include "pipeline/checkpoint.h"
+#include "pipeline/clip_writer.h"
 #include "pipeline/fallbacks.h"
 #include "pipeline/job.h"
 #include "pipeline/model_json.h"
@@ -83,24 +84,33 @@ class LocalEngine final : public Engine {
     TRITIUM_TRY(condition(run, conditioning));
     TRITIUM_TRY_ASSIGN(const DenoiseState denoised, denoise_all(run, conditioning));
     const Latents& latents = denoised.latents;
-    Clip clip;
-    TRITIUM_TRY(decode(run, latents, clip));
+    TRITIUM_TRY_ASSIGN(StereoSound sound, decode_sound(run, latents));
+    TRITIUM_TRY_ASSIGN(ClipWriter writer, ClipWriter::open(std::move(reserved), output, plan, std::move(sound), cancel));
+    CellColours colours(plan);
+    const PictureSink take = [&](const std::vector<std::uint8_t>& rgb) {
+      if (hooks.preview) colours.add(rgb);
+      return writer.add(rgb);
+    };
+    TRITIUM_TRY_ASSIGN(const std::size_t ahead, frames_ahead(run));
+    FrameQueue frames(take, ahead);
+    TRITIUM_TRY(decode_pictures(run, latents, frames));
     // Weights may lie in the files themselves: what was written over meanwhile may have got into the result.
     for (const auto& part : {model_.text, model_.dit, model_.video_vae, model_.audio_vae})
       TRITIUM_TRY(part->checkpoint().check_unchanged());
     run.turn = {};
     tracker.begin("write");
-    const GuardReport guard = inspect_clip(clip, {plan.frames, plan.width, plan.height, plan.samples});
+    TRITIUM_TRY(frames.finish());
+    const GuardReport guard = writer.inspect();
     Artifact artifact{output.video, sidecar_of(output.video), plan, {}, guard.warnings};
     artifact.plan.computed_evaluations = denoised.computed;
     const int threads = machine_.threads > 0 ? machine_.threads : usable_cpus();
     const std::string metadata = metadata_json({request, artifact.plan, model_, fingerprints, tracker.timings(), guard, threads});
-    TRITIUM_TRY(publish(std::move(reserved), output, plan, clip, latents, guard, metadata, cancel, run.step));
+    TRITIUM_TRY(writer.publish(latents, guard, metadata));
     tracker.finish();
     artifact.timings = tracker.timings();
     const auto& remarks = run.checkpoint.warnings();
     artifact.warnings.insert(artifact.warnings.end(), remarks.begin(), remarks.end());
-    if (hooks.preview) previews_.learn(plan, latents.video, clip);
+    if (hooks.preview) previews_.learn(plan, latents.video, colours);
     TRITIUM_TRY(write_profile());
     return artifact;
   }
@@ -293,25 +303,46 @@ class LocalEngine final : public Engine {
     if (free < kLowMemory) parts_.dit().give_back(kLeastReserve - free);
   }
 
-  Result<void> decode(const Run& run, const Latents& latents, Clip& clip) {
-    run.tracker.begin("video");
-    TRITIUM_TRY(with(run, "video", {Part::video_decoder},
-                     [&] { return decode_video(parts_.video_decoder(), run.job.plan, latents, clip, run.cancel, run.step); }));
+  Result<StereoSound> decode_sound(const Run& run, const Latents& latents) {
     run.tracker.begin("audio");
-    return with(run, "audio", {Part::audio_decoder},
-                [&] { return decode_audio(parts_.audio_decoder(), run.job.plan, latents, clip, run.cancel, run.step); });
+    StereoSound sound;
+    const auto work = [&]() -> Result<void> {
+      TRITIUM_TRY_ASSIGN(sound, decode_audio(parts_.audio_decoder(), run.job.plan, latents, run.cancel, run.step));
+      return {};
+    };
+    TRITIUM_TRY(with(run, "audio", {Part::audio_decoder}, work));
+    return sound;
+  }
+
+  // Frames that may wait to be encoded while others are computed: as many as come at once. Where the CPU itself decodes, none: the
+  // encoder's threads would only take its cores away, so it encodes while the decoder waits.
+  Result<std::size_t> frames_ahead(const Run& run) {
+    for (const PartPlace::Share& share : run.places.at(Part::video_decoder).shares) {
+      TRITIUM_TRY_ASSIGN(const Device* device, devices_.get(share.device));
+      if (!device->is_cpu()) return frames_at_once(model_.video_vae_config);
+    }
+    return std::size_t{0};
+  }
+
+  Result<void> decode_pictures(const Run& run, const Latents& latents, FrameQueue& frames) {
+    run.tracker.begin("video");
+    const PictureSink sink = [&frames](std::vector<std::uint8_t> rgb) { return frames.add(std::move(rgb)); };
+    return with(run, "video", {Part::video_decoder},
+                [&] { return decode_video(parts_.video_decoder(), run.job.plan, latents, sink, run.cancel, run.step); });
   }
 
   // Rough seconds per stage: operations at a common rate, weights at a disk's rate. Only the proportions matter.
   [[nodiscard]] std::vector<ProgressTracker::Stage> expected_stages(const Plan& plan) const {
     constexpr double kOperationsPerSecond = 2e10, kBytesPerSecond = 5e8, kPixelsPerSecond = 2e7;
+    constexpr int kFramesAtTheEnd = 40;  // the encoder holds back at most
     constexpr std::array kParts = {Part::text, Part::dit, Part::video_decoder, Part::audio_decoder};
     std::uint64_t to_load = 0;
     for (const auto& [part, place] : part_places(plan, kParts, 0))
       for (const PartPlace::Share& share : place.shares) to_load += parts_.loaded(part) ? 0 : share.resident_bytes;
     std::vector<ProgressTracker::Stage> out{{"load", 0.01 + static_cast<double>(to_load) / kBytesPerSecond}};
     for (const StagePlan& stage : plan.stages) out.push_back({stage.name, 0.01 + stage.flops / kOperationsPerSecond});
-    out.push_back({"write", 0.01 + static_cast<double>(plan.width) * plan.height * plan.frames / kPixelsPerSecond});
+    out.push_back(
+        {"write", 0.01 + static_cast<double>(plan.width) * plan.height * std::min(plan.frames, kFramesAtTheEnd) / kPixelsPerSecond});
     return out;
   }
 

@@ -69,31 +69,19 @@ void compare_with_first(std::span<const std::uint8_t> first, std::span<const std
   report.changed_share = std::max(report.changed_share, static_cast<double>(changed) * 3 / static_cast<double>(frame.size()));
 }
 
-void judge_pictures(const Clip& clip, GuardReport& report) {
-  if (report.black_frames == clip.frames)
-    report.problems.push_back(fmt::format("all {} frames are black (mean luma {:.1f} of 255, brightest pixel {:.0f})", clip.frames,
+void judge_pictures(int frames, GuardReport& report) {
+  if (report.black_frames == frames)
+    report.problems.push_back(fmt::format("all {} frames are black (mean luma {:.1f} of 255, brightest pixel {:.0f})", frames,
                                           report.mean_luma, report.max_luma));
-  else if (report.flat_frames == clip.frames)
+  else if (report.flat_frames == frames)
     report.problems.push_back(
-        fmt::format("all {} frames show one even colour and nothing else (mean luma {:.1f} of 255)", clip.frames, report.mean_luma));
+        fmt::format("all {} frames show one even colour and nothing else (mean luma {:.1f} of 255)", frames, report.mean_luma));
   else if (report.black_frames > 0 || report.flat_frames > 0)
     report.warnings.push_back(
-        fmt::format("{} of {} frames are black, {} show one even colour", report.black_frames, clip.frames, report.flat_frames));
-  if (clip.frames > 1 && report.change < kFrozenMean && report.changed_share <= kUnseenShare)
-    report.problems.push_back(fmt::format("the picture is frozen: all {} frames equal the first (largest mean difference {:.3f} of 255)",
-                                          clip.frames, report.change));
-}
-
-void inspect_pictures(const Clip& clip, GuardReport& report) {
-  for (int i = 0; i < clip.frames; ++i) {
-    const FrameFacts facts = look_at(clip.frame(i));
-    report.black_frames += facts.black ? 1 : 0;
-    report.flat_frames += facts.flat ? 1 : 0;
-    report.mean_luma += facts.mean_luma / clip.frames;
-    report.max_luma = std::max(report.max_luma, facts.max_luma);
-    if (i > 0) compare_with_first(clip.frame(0), clip.frame(i), report);
-  }
-  judge_pictures(clip, report);
+        fmt::format("{} of {} frames are black, {} show one even colour", report.black_frames, frames, report.flat_frames));
+  if (frames > 1 && report.change < kFrozenMean && report.changed_share <= kUnseenShare)
+    report.problems.push_back(
+        fmt::format("the picture is frozen: all {} frames equal the first (largest mean difference {:.3f} of 255)", frames, report.change));
 }
 
 // RMS of the loudest window, each window without its mean; values that are not finite count as 0.
@@ -126,14 +114,19 @@ void count_samples(std::span<const float> samples, GuardReport& report, std::int
   }
 }
 
-void inspect_sound(const Clip& clip, GuardReport& report) {
+struct Sound {
+  std::span<const float> left, right;
+  int sample_rate = 0;
+};
+
+void inspect_sound(const Sound& sound, GuardReport& report) {
   std::int64_t clipped = 0;
-  count_samples(clip.left, report, clipped);
-  count_samples(clip.right, report, clipped);
-  const auto total = static_cast<std::int64_t>(clip.left.size() + clip.right.size());
+  count_samples(sound.left, report, clipped);
+  count_samples(sound.right, report, clipped);
+  const auto total = static_cast<std::int64_t>(sound.left.size() + sound.right.size());
   report.clipped_share = static_cast<double>(clipped) / static_cast<double>(total);
-  report.left_db = loudest_window_db(clip.left, clip.sample_rate);
-  report.right_db = loudest_window_db(clip.right, clip.sample_rate);
+  report.left_db = loudest_window_db(sound.left, sound.sample_rate);
+  report.right_db = loudest_window_db(sound.right, sound.sample_rate);
 
   if (report.not_finite > 0) report.problems.push_back(fmt::format("{} of {} sound samples are not finite", report.not_finite, total));
   if (report.clipped_share > kClippedShare)
@@ -146,20 +139,11 @@ void inspect_sound(const Clip& clip, GuardReport& report) {
     report.warnings.push_back(fmt::format("the {} channel is silent", left ? "right" : "left"));
 }
 
-bool sizes_match(const Clip& clip, const ClipExpectation& expected, GuardReport& report) {
-  auto& problems = report.problems;
-  if (clip.frames != expected.frames || clip.width != expected.width || clip.height != expected.height)
-    problems.push_back(fmt::format("the clip has {} frames of {}x{} instead of {} of {}x{}", clip.frames, clip.width, clip.height,
-                                   expected.frames, expected.width, expected.height));
-  if (clip.left.size() != clip.right.size())
-    problems.push_back(fmt::format("the channels differ in length: {} and {} samples", clip.left.size(), clip.right.size()));
-  else if (static_cast<std::int64_t>(clip.left.size()) != expected.samples)
-    problems.push_back(fmt::format("the sound has {} samples instead of {}", clip.left.size(), expected.samples));
-  const bool sane = clip.width > 0 && clip.height > 0 && clip.frames > 0 && clip.pictures_complete();
-  if (!sane)
-    problems.push_back(fmt::format("the clip holds {} bytes of pictures, which are not {} frames of {}x{}", clip.rgb.size(), clip.frames,
-                                   clip.width, clip.height));
-  return sane;
+void check_length(const Sound& sound, const ClipExpectation& expected, std::vector<std::string>& problems) {
+  if (sound.left.size() != sound.right.size())
+    problems.push_back(fmt::format("the channels differ in length: {} and {} samples", sound.left.size(), sound.right.size()));
+  else if (static_cast<std::int64_t>(sound.left.size()) != expected.samples)
+    problems.push_back(fmt::format("the sound has {} samples instead of {}", sound.left.size(), expected.samples));
 }
 
 }  // namespace
@@ -180,11 +164,50 @@ Result<void> GuardReport::verdict() const {
   return Error{ErrorCode::rejected, fmt::format("the output is not acceptable: {}", fmt::join(problems, "; ")), "", ""};
 }
 
-GuardReport inspect_clip(const Clip& clip, const ClipExpectation& expected) {
-  GuardReport report;
-  if (sizes_match(clip, expected, report)) inspect_pictures(clip, report);
-  if (!clip.left.empty() || !clip.right.empty()) inspect_sound(clip, report);
+void ClipInspector::add(std::span<const std::uint8_t> rgb) {
+  const std::size_t bytes = static_cast<std::size_t>(std::max(width_, 0)) * static_cast<std::size_t>(std::max(height_, 0)) * 3;
+  if (rgb.empty() || rgb.size() != bytes) {
+    torn_bytes_ += rgb.size();
+    return;
+  }
+  const FrameFacts facts = look_at(rgb);
+  pictures_.black_frames += facts.black ? 1 : 0;
+  pictures_.flat_frames += facts.flat ? 1 : 0;
+  pictures_.max_luma = std::max(pictures_.max_luma, facts.max_luma);
+  luma_sum_ += facts.mean_luma;
+  if (frames_++ == 0)
+    first_.assign(rgb.begin(), rgb.end());
+  else
+    compare_with_first(first_, rgb, pictures_);
+}
+
+GuardReport ClipInspector::report(const ClipExpectation& expected, std::span<const float> left, std::span<const float> right,
+                                  int sample_rate) const {
+  GuardReport report = pictures_;
+  const Sound sound{left, right, sample_rate};
+  if (torn_bytes_ > 0 || frames_ == 0)
+    report.problems.push_back(fmt::format("the clip holds {} bytes of pictures that are not frames of {}x{}, and {} frames", torn_bytes_,
+                                          width_, height_, frames_));
+  if (frames_ != expected.frames || width_ != expected.width || height_ != expected.height)
+    report.problems.push_back(fmt::format("the clip has {} frames of {}x{} instead of {} of {}x{}", frames_, width_, height_,
+                                          expected.frames, expected.width, expected.height));
+  check_length(sound, expected, report.problems);
+  if (frames_ > 0) {
+    report.mean_luma = luma_sum_ / frames_;
+    judge_pictures(frames_, report);
+  }
+  if (!left.empty() || !right.empty()) inspect_sound(sound, report);
   return report;
+}
+
+GuardReport inspect_clip(const Clip& clip, const ClipExpectation& expected) {
+  ClipInspector inspector(clip.width, clip.height);
+  if (clip.pictures_complete()) {
+    for (int i = 0; i < clip.frames; ++i) inspector.add(clip.frame(i));
+  } else {
+    inspector.add(clip.rgb);
+  }
+  return inspector.report(expected, clip.left, clip.right, clip.sample_rate);
 }
 
 }  // namespace tritium

@@ -64,7 +64,27 @@ struct GuardReport {
   [[nodiscard]] Result<void> verdict() const;
 };
 
-// Never fails: a clip whose sizes contradict each other is itself a problem to report.
+// Looks at the frames of a clip as they come; of the pictures it keeps the first.
+class ClipInspector {
+ public:
+  ClipInspector(int width, int height) : width_(width), height_(height) {}
+
+  // rgb: [height, width, 3]. Bytes that are not such a frame are a problem to report.
+  void add(std::span<const std::uint8_t> rgb);
+
+  // Never fails: sizes that contradict each other are problems themselves. Both channels empty: no sound is looked at.
+  [[nodiscard]] GuardReport report(const ClipExpectation& expected, std::span<const float> left, std::span<const float> right,
+                                   int sample_rate) const;
+
+ private:
+  int width_, height_, frames_ = 0;
+  std::size_t torn_bytes_ = 0;  // of what was no frame
+  std::vector<std::uint8_t> first_;
+  double luma_sum_ = 0;   // of the frames' means
+  GuardReport pictures_;  // what was measured so far, without mean_luma
+};
+
+// A whole clip.
 GuardReport inspect_clip(const Clip& clip, const ClipExpectation& expected);
 
 }  // namespace tritium

@@ -1,8 +1,12 @@
 #include "pipeline/memory_stages.h"
 
+#include "media/mp4_writer.h"
 #include "model/geometry/canvas.h"
 #include "model/geometry/clip_length.h"
 #include "model/video_vae/decoder.h"
+#include "pipeline/stages.h"
+
+#include <algorithm>
 
 namespace tritium {
 namespace {
@@ -26,12 +30,16 @@ std::vector<StageNeed> stage_needs(const ModelShape& m, const RequestShape& r) {
   const std::int64_t targets = std::int64_t{latent_frames} * (height / kPatchSide) * (width / kPatchSide) + 2 * std::int64_t{audio_latents};
   const std::int64_t rows = targets + r.text_tokens + r.condition_rows;
 
-  // Conditioning and both kinds of latents are there all the time, the latter twice while a step is made; the clip from its decoding on.
+  // Conditioning and both kinds of latents are there all the time, the latter twice while a step is made; the sound from its decoding on,
+  // and a second time in the writer of the MP4. Of the pictures there are those that wait to be encoded, the first and the one that is
+  // made.
   const std::uint64_t text = kFloat * u(r.text_tokens) * u(m.text_config.hidden);
   const std::uint64_t latents = kFloat * (u(targets) * u(m.dit_config.video_features));
   const std::uint64_t before = kBaseBytes + text + 3 * latents;
   const std::uint64_t samples = u(audio_latents) * u(m.audio_vae_config.samples_per_latent());
-  const std::uint64_t clip = kPixelBytes * u(r.width) * u(r.height) * u(r.frames) + 2 * kFloat * samples;
+  const std::uint64_t sound = 2 * kFloat * samples;
+  const std::uint64_t waiting = std::min(u(r.frames), frames_at_once(m.video_vae_config)) + 2;
+  const std::uint64_t writing = sound + kPixelBytes * u(r.width) * u(r.height) * waiting + Mp4Writer::working_bytes(r.width, r.height);
   const std::uint64_t joining = video_vae::VideoDecoder::frame_bytes(m.video_vae_config, height, width);
 
   const ModelShape& d = m.on_devices ? *m.on_devices : m;
@@ -45,11 +53,11 @@ std::vector<StageNeed> stage_needs(const ModelShape& m, const RequestShape& r) {
   out.push_back({"denoise", &m.dit, &d.dit, denoise.working_bytes, before + remembered, denoise.flops, denoise.attention_flops,
                  work.evaluations, true, kFloat * u(rows) * u(m.dit_config.hidden),
                  static_cast<double>(work.blocks) / static_cast<double>(m.dit_config.layers)});
-  const StageCost video = video_decode_cost(m.video_vae_config, latent_frames, height, width, r.acceleration.decoding);
-  out.push_back({"video", &m.video, &d.video, video.working_bytes - joining, before + clip + joining, video.flops, video.attention_flops, 1,
-                 false, 0});
   const StageCost audio = audio_decode_cost(m.audio_vae_config, audio_latents);
-  out.push_back({"audio", &m.audio, &d.audio, audio.working_bytes, before + clip, audio.flops, 0, 1, false, 0});
+  out.push_back({"audio", &m.audio, &d.audio, audio.working_bytes, before + sound, audio.flops, 0, 1, false, 0});
+  const StageCost video = video_decode_cost(m.video_vae_config, latent_frames, height, width, r.acceleration.decoding);
+  out.push_back({"video", &m.video, &d.video, video.working_bytes - joining, before + sound + joining + writing, video.flops,
+                 video.attention_flops, 1, false, 0});
   return out;
 }
 

@@ -6,7 +6,7 @@
 
 namespace tritium {
 
-// Memory of the process besides weights and activations: libraries, tokenizer, encoder.
+// Memory of the process besides weights and activations: libraries, tokenizer.
 inline constexpr std::uint64_t kBaseBytes = std::uint64_t{128} << 20;
 
 struct StageNeed {

@@ -37,19 +37,6 @@ void features(const Plan& plan, std::span<const float> video, int frame, std::si
   out.back() = 1;
 }
 
-// Mean colour of the pixels of a cell in the frame that lies in the middle of its latent's time.
-std::array<double, 3> colour(const Plan& plan, const Clip& clip, int latent, std::size_t cell) {
-  const auto frame = clip.frame(std::min(clip.frames - 1, (2 * latent + 1) * clip.frames / (2 * plan.latent_frames)));
-  const int row = static_cast<int>(cell) / plan.latent_width, column = static_cast<int>(cell) % plan.latent_width;
-  std::array<double, 3> out{};
-  for (int y = row * kCell; y < (row + 1) * kCell; ++y)
-    for (int x = column * kCell; x < (column + 1) * kCell; ++x)
-      for (std::size_t c = 0; c < 3; ++c)
-        out[c] += frame[(static_cast<std::size_t>(y) * static_cast<std::size_t>(clip.width) + static_cast<std::size_t>(x)) * 3 + c];
-  for (double& sum : out) sum /= kCell * kCell;
-  return out;
-}
-
 // a·x = b for a symmetric positive definite [n, n] and b [n, 3] by Cholesky's method, in place; false if a is not.
 bool solve_spd(std::vector<double>& a, std::vector<double>& b, std::size_t n) {
   for (std::size_t i = 0; i < n; ++i)
@@ -95,10 +82,35 @@ std::string PreviewMap::picture(std::span<const float> cells, int height, int wi
   return jpeg.ok() ? std::move(*jpeg) : std::string();
 }
 
-void PreviewFit::add(const Plan& plan, std::span<const float> video, const Clip& clip) {
-  const bool belongs = has_shape(plan, video) && clip.frames > 0 && clip.pictures_complete() && clip.width == plan.latent_width * kCell &&
-                       clip.height == plan.latent_height * kCell;
-  if (!belongs || (channels_ != 0 && channels_ != plan.latent_channels)) return;
+CellColours::CellColours(const Plan& plan)
+    : frames_(plan.frames),
+      latent_frames_(plan.latent_frames),
+      latent_width_(plan.latent_width),
+      latent_height_(plan.latent_height),
+      cells_(plane(plan)),
+      fits_(plan.frames > 0 && plan.width == plan.latent_width * kCell && plan.height == plan.latent_height * kCell) {}
+
+void CellColours::add(std::span<const std::uint8_t> rgb) {
+  const std::size_t width = static_cast<std::size_t>(latent_width_) * kCell;
+  fits_ = fits_ && rgb.size() == cells_ * kCell * kCell * 3;
+  const int frame = next_frame_++;
+  // With few frames, one is the middle of several latents.
+  for (; fits_ && next_latent_ < latent_frames_; ++next_latent_) {
+    if (std::min(frames_ - 1, (2 * next_latent_ + 1) * frames_ / (2 * latent_frames_)) != frame) return;
+    for (int row = 0; row < latent_height_; ++row)
+      for (int column = 0; column < latent_width_; ++column) {
+        std::array<int, 3> sums{};
+        for (int y = row * kCell; y < (row + 1) * kCell; ++y)
+          for (int x = column * kCell; x < (column + 1) * kCell; ++x)
+            for (std::size_t c = 0; c < 3; ++c) sums[c] += rgb[(static_cast<std::size_t>(y) * width + static_cast<std::size_t>(x)) * 3 + c];
+        std::array<float, 3>& mean = means_.emplace_back();
+        for (std::size_t c = 0; c < 3; ++c) mean[c] = static_cast<float>(sums[c]) / (kCell * kCell);
+      }
+  }
+}
+
+void PreviewFit::add(const Plan& plan, std::span<const float> video, const CellColours& colours) {
+  if (!has_shape(plan, video) || !colours.complete() || (channels_ != 0 && channels_ != plan.latent_channels)) return;
   channels_ = plan.latent_channels;
   const std::size_t n = static_cast<std::size_t>(channels_) + 1;
   normal_.resize(n * n);
@@ -110,10 +122,10 @@ void PreviewFit::add(const Plan& plan, std::span<const float> video, const Clip&
     const int frame = static_cast<int>(at / cells);
     const auto cell = static_cast<std::size_t>(at % cells);
     features(plan, video, frame, cell, x);
-    const auto rgb = colour(plan, clip, frame, cell);
+    const auto rgb = colours.of(frame, cell);
     for (std::size_t i = 0; i < n; ++i) {
       for (std::size_t j = 0; j <= i; ++j) normal_[i * n + j] += x[i] * x[j];
-      for (std::size_t c = 0; c < 3; ++c) right_[i * 3 + c] += x[i] * rgb[c];
+      for (std::size_t c = 0; c < 3; ++c) right_[i * 3 + c] += x[i] * static_cast<double>(rgb[c]);
     }
     ++cells_;
   }
@@ -155,10 +167,10 @@ PreviewMap Previews::map() {
   return map_;
 }
 
-void Previews::learn(const Plan& plan, std::span<const float> video, const Clip& clip) {
+void Previews::learn(const Plan& plan, std::span<const float> video, const CellColours& colours) {
   const std::lock_guard lock(mutex_);
   if (fit_.clips() >= kEnoughClips) return;
-  fit_.add(plan, video, clip);
+  fit_.add(plan, video, colours);
   auto solved = fit_.solve();
   if (!solved) return;
   map_ = std::move(*solved);

@@ -3,11 +3,12 @@
 // seconds, and nothing of it enters the result.
 #pragma once
 
-#include "media/clip.h"
 #include "sampler/latents.h"
 
 #include <tritium/plan.h>
 
+#include <array>
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <limits>
@@ -29,11 +30,35 @@ struct PreviewMap {
   [[nodiscard]] std::string picture(std::span<const float> cells, int height, int width) const;
 };
 
+// The colours that a finished clip has where its latents have cells, from its frames as they come.
+class CellColours {
+ public:
+  // Of a clip with the plan's size and frames.
+  explicit CellColours(const Plan& plan);
+
+  // rgb: the next frame, [height, width, 3].
+  void add(std::span<const std::uint8_t> rgb);
+
+  // Whether all frames came, in the plan's size.
+  [[nodiscard]] bool complete() const { return fits_ && next_latent_ == latent_frames_; }
+  // Mean R, G, B of the cell's pixels in the frame that lies in the middle of its latent's time. Precondition: complete().
+  [[nodiscard]] std::array<float, 3> of(int latent, std::size_t cell) const {
+    return means_[static_cast<std::size_t>(latent) * cells_ + cell];
+  }
+
+ private:
+  int frames_, latent_frames_, latent_width_, latent_height_;
+  std::size_t cells_;
+  bool fits_;
+  int next_frame_ = 0, next_latent_ = 0;
+  std::vector<std::array<float, 3>> means_;  // [latent frames, cells]
+};
+
 // The sums of a least squares fit over the cells of finished clips.
 class PreviewFit {
  public:
-  // Adds cells of a clip, spread evenly. Nothing happens if latents and clip do not belong together.
-  void add(const Plan& plan, std::span<const float> video, const Clip& clip);
+  // Adds cells of a clip, spread evenly. Nothing happens if latents and colours do not belong to the plan.
+  void add(const Plan& plan, std::span<const float> video, const CellColours& colours);
   // None while there are too few cells for a solution.
   [[nodiscard]] std::optional<PreviewMap> solve() const;
   [[nodiscard]] int clips() const { return clips_; }
@@ -53,7 +78,7 @@ class Previews {
 
   [[nodiscard]] PreviewMap map();
   // A finished clip improves the map as long as few have been seen.
-  void learn(const Plan& plan, std::span<const float> video, const Clip& clip);
+  void learn(const Plan& plan, std::span<const float> video, const CellColours& colours);
 
  private:
   std::filesystem::path file_;  // empty: none

@@ -4,13 +4,8 @@
 #include "base/system.h"
 #include "base/try.h"
 #include "device/device.h"
-#include "media/jpeg_writer.h"
-#include "media/mp4_writer.h"
-#include "media/png_writer.h"
-#include "media/wav_writer.h"
 #include "pipeline/modes.h"
 #include "pipeline/plan_json.h"
-#include "weights/safetensors_writer.h"
 
 #include <fmt/format.h>
 
@@ -119,52 +114,6 @@ Result<void> check_extras(const OutputOptions& output) {
   return {};
 }
 
-// People know the video by the name they gave it.
-Error with_final_name(Error error, const AtomicFile& file) {
-  const std::string temporary = file.temporary_path().string();
-  if (const std::size_t at = error.message.find(temporary); at != std::string::npos)
-    error.message.replace(at, temporary.size(), file.target().string());
-  return error;
-}
-
-// Files that get their names before the video does; they go again when the video does not follow.
-class Companions {
- public:
-  Companions() = default;
-  Companions(const Companions&) = delete;
-  Companions& operator=(const Companions&) = delete;
-  ~Companions() {
-    std::error_code ignored;
-    for (const fs::path& path : paths_) fs::remove(path, ignored);
-  }
-  Result<void> add(const fs::path& path, Result<void> written) {
-    if (written.ok()) paths_.push_back(path);
-    return written;
-  }
-  void keep() { paths_.clear(); }
-
- private:
-  std::vector<fs::path> paths_;
-};
-
-Result<void> write_extras(const OutputOptions& output, const Plan& plan, const Clip& clip, const Latents& latents, Companions& companions,
-                          const CancelToken* cancel) {
-  if (!output.frames_dir.empty()) TRITIUM_TRY(write_frames(output.frames_dir, clip, cancel));
-  if (!output.latents.empty()) {
-    const NamedTensor tensors[] = {
-        {"video", {plan.latent_channels, plan.latent_frames, plan.latent_height, plan.latent_width}, latents.video},
-        {"audio", {2, plan.audio_dim, plan.audio_latents}, latents.audio}};
-    const std::map<std::string, std::string> about = {{"prompt", plan.prompt}, {"seed", std::to_string(plan.seed)}};
-    TRITIUM_TRY(companions.add(output.latents, write_safetensors(output.latents, tensors, about)));
-  }
-  if (!output.thumbnail.empty()) {
-    TRITIUM_TRY_ASSIGN(const std::string jpeg, encode_thumbnail({clip.width, clip.height, clip.frame(clip.frames / 2)}));
-    TRITIUM_TRY(companions.add(output.thumbnail, write_file_atomically(output.thumbnail, jpeg)));
-  }
-  if (!output.wav.empty()) TRITIUM_TRY(companions.add(output.wav, write_wav(output.wav, clip.left, clip.right, clip.sample_rate)));
-  return {};
-}
-
 }  // namespace
 
 fs::path sidecar_of(const fs::path& video) { return fs::path(video) += ".json"; }
@@ -217,26 +166,6 @@ std::string metadata_json(const MetadataInputs& in) {
   out["peak_resident_bytes"] = peak_resident_bytes();
   out["guard"] = guard_json(in.guard);
   return out.dump(1, ' ', false, ordered_json::error_handler_t::replace);
-}
-
-Result<void> publish(AtomicFile reserved, const OutputOptions& output, const Plan& plan, const Clip& clip, const Latents& latents,
-                     const GuardReport& guard, const std::string& metadata, const CancelToken* cancel,
-                     const std::function<void(int, int)>& progress) {
-  const Result<void> verdict = guard.verdict();
-  const fs::path target = verdict.ok() ? output.video : rejected_name(output.video);
-  Mp4Options options;
-  options.metadata_json = metadata;
-  options.tags = {{"title", plan.prompt}, {"comment", fmt::format("Tritium {}, seed {}", version(), plan.seed)}};
-  const auto written = write_mp4(clip, reserved.temporary_path(), options, cancel, progress);
-  if (!written.ok()) return with_final_name(written.error(), reserved);
-  Companions companions;
-  if (verdict.ok()) TRITIUM_TRY(write_extras(output, plan, clip, latents, companions, cancel));
-  TRITIUM_TRY(companions.add(sidecar_of(target), write_file_atomically(sidecar_of(target), metadata + "\n")));
-  TRITIUM_TRY(reserved.commit_as(target));
-  companions.keep();
-  if (verdict.ok()) return {};
-  return Error{verdict.error().code, verdict.error().message, verdict.error().field,
-               fmt::format("the video is kept as '{}'", target.string())};
 }
 
 }  // namespace tritium

@@ -1,11 +1,9 @@
-// Results on disk: the MP4 with everything about its making inside, its sidecar, and the optional forms.
+// Results on disk: their names, the place that is reserved for them, and the document about their making (clip_writer.h writes them).
 #pragma once
 
 #include "base/files.h"
-#include "media/clip.h"
 #include "pipeline/guard.h"
 #include "pipeline/model_info.h"
-#include "sampler/latents.h"
 
 #include <tritium/engine.h>
 #include <optional>
@@ -35,11 +33,5 @@ std::string metadata_json(const MetadataInputs& inputs);
 
 // JSON array of {file, bytes, sha256}: of the whole file up to 64 MiB, of its header above ("header_sha256").
 Result<std::string> weight_fingerprints(const ModelInfo& model, const CancelToken* cancel);
-
-// Writes everything; the MP4 gets its final name last. A clip the guards refused is kept as rejected_name() instead and the verdict is
-// returned as the error.
-Result<void> publish(AtomicFile reserved, const OutputOptions& output, const Plan& plan, const Clip& clip, const Latents& latents,
-                     const GuardReport& guard, const std::string& metadata, const CancelToken* cancel,
-                     const std::function<void(int, int)>& progress);
 
 }  // namespace tritium

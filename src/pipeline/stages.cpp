@@ -23,31 +23,23 @@ Result<Latents> initial_noise(const Plan& plan) {
   return draw_initial_noise(mode, plan.seed, video_shape(plan), audio_shape(plan));
 }
 
-Result<void> decode_video(video_vae::VideoDecoder& decoder, const Plan& plan, const Latents& latents, Clip& clip, const CancelToken* cancel,
-                          const StepProgress& progress) {
-  clip.width = plan.width;
-  clip.height = plan.height;
-  clip.frames = 0;
-  clip.rgb.clear();
-  clip.rgb.reserve(clip.frame_bytes() * static_cast<std::size_t>(plan.frames));
-  const auto sink = [&](int, std::span<const float> frame) -> Result<void> {
-    const std::size_t at = clip.rgb.size();
-    clip.rgb.resize(at + clip.frame_bytes());
-    video_vae::to_rgb8(frame, std::span(clip.rgb).subspan(at));
-    ++clip.frames;
-    return {};
-  };
-  return decoder.decode({latents.video, plan.latent_frames, plan.latent_height, plan.latent_width}, sink, cancel, progress,
-                        decoding_of(plan));
+Result<StereoSound> decode_audio(const audio_vae::AudioDecoder& decoder, const Plan& plan, const Latents& latents,
+                                 const CancelToken* cancel, const StepProgress& progress) {
+  TRITIUM_TRY_ASSIGN(audio_vae::StereoSound sound, decoder.decode({latents.audio, plan.audio_latents}, cancel, progress));
+  return StereoSound{sound.sampling_rate, std::move(sound.channels[0]), std::move(sound.channels[1])};
 }
 
-Result<void> decode_audio(const audio_vae::AudioDecoder& decoder, const Plan& plan, const Latents& latents, Clip& clip,
+std::size_t frames_at_once(const video_vae::VideoVaeConfig& config) { return static_cast<std::size_t>(config.temporal().clip_length); }
+
+Result<void> decode_video(video_vae::VideoDecoder& decoder, const Plan& plan, const Latents& latents, const PictureSink& sink,
                           const CancelToken* cancel, const StepProgress& progress) {
-  TRITIUM_TRY_ASSIGN(audio_vae::StereoSound sound, decoder.decode({latents.audio, plan.audio_latents}, cancel, progress));
-  clip.sample_rate = sound.sampling_rate;
-  clip.left = std::move(sound.channels[0]);
-  clip.right = std::move(sound.channels[1]);
-  return {};
+  const auto convert = [&](int, std::span<const float> frame) {
+    std::vector<std::uint8_t> rgb(frame.size());
+    video_vae::to_rgb8(frame, rgb);
+    return sink(std::move(rgb));
+  };
+  return decoder.decode({latents.video, plan.latent_frames, plan.latent_height, plan.latent_width}, convert, cancel, progress,
+                        decoding_of(plan));
 }
 
 }  // namespace tritium

@@ -1,12 +1,13 @@
-// The arithmetic stages of a request, one function each: text -> latents -> clip. Files and devices are chosen by the caller.
+// The arithmetic stages of a request, one function each: text -> latents -> sound and pictures. Files and devices are chosen by the caller.
 #pragma once
 
-#include "media/clip.h"
+#include "media/stereo_sound.h"
 #include "model/audio_vae/decoder.h"
 #include "model/prompt/presentation.h"
 #include "model/text/text_model.h"
 #include "model/video_vae/decoder.h"
 #include "pipeline/conditioning.h"
+#include "pipeline/frame_queue.h"
 #include "sampler/evaluation_policy.h"
 
 #include <tritium/plan.h>
@@ -52,12 +53,15 @@ using AfterStep = std::function<void(const StepDone& done)>;
 Result<DenoiseState> denoise(const Dit& dit, const Plan& plan, const Conditioning& conditioning, Latents noise, const CancelToken* cancel,
                              const StepProgress& progress, std::optional<DenoiseState> from = {}, const AfterStep& after_step = {});
 
-// Frames into clip.rgb (8 bits), sized by the plan; the clip's sound stays as it is.
-Result<void> decode_video(video_vae::VideoDecoder& decoder, const Plan& plan, const Latents& latents, Clip& clip, const CancelToken* cancel,
-                          const StepProgress& progress);
+// The samples of both channels.
+Result<StereoSound> decode_audio(const audio_vae::AudioDecoder& decoder, const Plan& plan, const Latents& latents,
+                                 const CancelToken* cancel, const StepProgress& progress);
 
-// Samples into clip.left and clip.right.
-Result<void> decode_audio(const audio_vae::AudioDecoder& decoder, const Plan& plan, const Latents& latents, Clip& clip,
+// Of a clip of the decoder: as many frames become final at the same time.
+std::size_t frames_at_once(const video_vae::VideoVaeConfig& config);
+
+// plan.frames frames in 8 bits, each as soon as it is final. An error of the sink stops the decoding and is passed on.
+Result<void> decode_video(video_vae::VideoDecoder& decoder, const Plan& plan, const Latents& latents, const PictureSink& sink,
                           const CancelToken* cancel, const StepProgress& progress);
 
 }  // namespace tritium

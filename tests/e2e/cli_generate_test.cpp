@@ -188,7 +188,7 @@ TEST_F(Generate, ProgressGoesToStandardErrorAsOneObjectPerLine) {
     EXPECT_TRUE(event.at("eta_seconds").is_null() || event.at("eta_seconds").get<double>() >= 0);
     if (stages.empty() || stages.back() != event.at("stage").get<std::string>()) stages.push_back(event.at("stage"));
   }
-  EXPECT_EQ(stages, (std::vector<std::string>{"load", "text", "denoise", "video", "audio", "write"}));
+  EXPECT_EQ(stages, (std::vector<std::string>{"load", "text", "denoise", "audio", "video", "write"}));
 }
 
 TEST_F(Generate, AdjustmentsAndWarningsAreSaid) {

@@ -52,9 +52,18 @@ Conditioning Stages::encode(const std::string& prompt) const {
 
 Clip Stages::decode(const Plan& plan, const Latents& latents) {
   Clip clip;
-  for (const Result<void>& done :
-       {decode_video(*video, plan, latents, clip, nullptr, {}), decode_audio(*audio, plan, latents, clip, nullptr, {})})
-    if (!done.ok()) require(Result<int>(done.error()));
+  clip.width = plan.width;
+  clip.height = plan.height;
+  StereoSound sound = require(decode_audio(*audio, plan, latents, nullptr, {}));
+  clip.sample_rate = sound.sample_rate;
+  clip.left = std::move(sound.left);
+  clip.right = std::move(sound.right);
+  const auto keep = [&clip](const std::vector<std::uint8_t>& rgb) -> Result<void> {
+    clip.rgb.insert(clip.rgb.end(), rgb.begin(), rgb.end());
+    ++clip.frames;
+    return {};
+  };
+  if (const auto done = decode_video(*video, plan, latents, keep, nullptr, {}); !done.ok()) require(Result<int>(done.error()));
   return clip;
 }
 

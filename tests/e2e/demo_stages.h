@@ -1,6 +1,7 @@
 // The demonstration model with its stages at hand, for tests that start or look between two of them.
 #pragma once
 
+#include "media/clip.h"
 #include "pipeline/plan.h"
 #include "pipeline/stages.h"
 

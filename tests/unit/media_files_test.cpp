@@ -1,6 +1,7 @@
 // PNG and WAV files, and reading files that are broken or not what they claim to be.
 #include "base/files.h"
 #include "media/mp4_writer.h"
+#include "media/png_frames.h"
 #include "media/png_writer.h"
 #include "media/reader.h"
 #include "media/wav_writer.h"
@@ -51,7 +52,11 @@ TEST(Png, PixelsComeBackAndBytesAreTheSame) {
 TEST(Png, EveryFrameIsWritten) {
   const TempFolder folder;
   const Clip clip = moving_disc(7);
-  ASSERT_TRUE(write_frames(folder / "deep/frames", clip).ok());
+  auto frames = PngFrames::open(folder / "clip.mp4");
+  ASSERT_TRUE(frames.ok()) << frames.error().text();
+  for (int i = 0; i < clip.frames; ++i) ASSERT_TRUE(frames->add(clip.frame(i), clip.width, clip.height).ok());
+  EXPECT_FALSE(std::filesystem::exists(folder / "deep"));
+  ASSERT_TRUE(frames->write_to(folder / "deep/frames").ok());
   int count = 0;
   for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(folder / "deep/frames")) ++count;
   EXPECT_EQ(count, 7);
@@ -61,9 +66,22 @@ TEST(Png, EveryFrameIsWritten) {
 
   CancelToken cancel;
   cancel.cancel();
-  EXPECT_EQ(write_frames(folder / "none", clip, &cancel).error().code, ErrorCode::interrupted);
+  EXPECT_EQ(frames->write_to(folder / "none", &cancel).error().code, ErrorCode::interrupted);
   ASSERT_TRUE(write_file_atomically(folder / "file", "x").ok());
-  EXPECT_NE(write_frames(folder / "file", clip).error().message.find("file"), std::string::npos);
+  EXPECT_NE(frames->write_to(folder / "file").error().message.find("file"), std::string::npos);
+  EXPECT_FALSE(frames->add(clip.frame(0), clip.width, clip.height + 1).ok());
+}
+
+TEST(Png, FramesThatNobodyTookAreGone) {
+  const TempFolder folder;
+  const Clip clip = moving_disc(2);
+  {
+    auto frames = PngFrames::open(folder / "clip.mp4");
+    ASSERT_TRUE(frames.ok()) << frames.error().text();
+    ASSERT_TRUE(frames->add(clip.frame(0), clip.width, clip.height).ok());
+    EXPECT_FALSE(std::filesystem::is_empty(folder.path()));
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
 
 std::uint32_t number_at(const std::string& bytes, std::size_t at, int size) {

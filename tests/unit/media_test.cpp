@@ -3,24 +3,24 @@
 
 #include "base/files.h"
 #include "media/reader.h"
+#include "unit/file_size_limit.h"
 #include "unit/media_clips.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
-#include <csignal>
 #include <nlohmann/json.hpp>
 
 namespace tritium {
 namespace {
 
+using test::FileSizeLimit;
 using test::installed;
 using test::moving_disc;
 using test::output_of;
 using test::TempFolder;
 
-Mp4Summary write_or_fail(const Clip& clip, const std::filesystem::path& path, const Mp4Options& options = {}) {
-  const auto written = write_mp4(clip, path, options);
+Mp4Summary write_or_fail(const Clip& clip, const std::filesystem::path& path, const Mp4Tags& tags = {}, const Mp4Options& options = {}) {
+  const auto written = write_mp4(clip, path, options, tags);
   EXPECT_TRUE(written.ok()) << written.error().text();
   return written.ok() ? *written : Mp4Summary{};
 }
@@ -81,7 +81,7 @@ TEST(Mp4, A23_FileIsWhatEveryBrowserPlays) {
 TEST(Mp4, A23_FfprobeAgrees) {
   if (!installed("ffprobe")) GTEST_SKIP() << "ffprobe is not installed";
   const TempFolder folder;
-  write_or_fail(moving_disc(), folder / "clip.mp4", {.metadata_json = R"({"seed":7})", .tags = {{"title", "a disc"}}});
+  write_or_fail(moving_disc(), folder / "clip.mp4", {.metadata_json = R"({"seed":7})", .others = {{"title", "a disc"}}});
   const std::string text =
       output_of("ffprobe -v error -of json -count_frames -show_streams -show_format " + (folder / "clip.mp4").string());
   const auto probe = nlohmann::json::parse(text);
@@ -111,7 +111,7 @@ TEST(Mp4, A23_FfprobeAgrees) {
 TEST(Mp4, EveryPresetGivesHighProfile) {
   const TempFolder folder;
   for (const char* preset : {"ultrafast", "superfast", "veryfast", "fast", "slow"}) {
-    write_or_fail(moving_disc(5), folder / "clip.mp4", {.preset = preset});
+    write_or_fail(moving_disc(5), folder / "clip.mp4", {}, {.preset = preset});
     EXPECT_EQ(probe_or_fail(folder / "clip.mp4").video->profile, "High") << preset;
   }
 }
@@ -138,9 +138,9 @@ TEST(Mp4, ColoursAreConvertedAsTagged) {
 TEST(Mp4, SameClipGivesSameBytes) {
   const TempFolder folder;
   const Clip clip = moving_disc(22, 128, 96);
-  const Mp4Options options{.metadata_json = R"({"prompt":"a disc"})"};
-  write_or_fail(clip, folder / "a.mp4", options);
-  write_or_fail(clip, folder / "b.mp4", options);
+  const Mp4Tags tags{.metadata_json = R"({"prompt":"a disc"})"};
+  write_or_fail(clip, folder / "a.mp4", tags);
+  write_or_fail(clip, folder / "b.mp4", tags);
   EXPECT_EQ(*read_file(folder / "a.mp4"), *read_file(folder / "b.mp4"));
 }
 
@@ -216,7 +216,7 @@ TEST(Mp4, WholeRequestIsInTheMetadata) {
   nlohmann::json request = {{"prompt", "红色的圆形 \"quoted\" \\ / \n ä"}, {"seed", 18446744073709551615ull}};
   for (int i = 0; i < 3000; ++i) request["long"].push_back(fmt::format("entry {}", i));
   write_or_fail(moving_disc(5), folder / "clip.mp4",
-                {.metadata_json = request.dump(), .tags = {{"comment", "made by a test"}, {"encoder", "Tritium"}}});
+                {.metadata_json = request.dump(), .others = {{"comment", "made by a test"}, {"encoder", "Tritium"}}});
   const MediaInfo info = probe_or_fail(folder / "clip.mp4");
   EXPECT_EQ(info.metadata.at(kMetadataTag), request.dump());
   EXPECT_EQ(info.metadata.at("comment"), "made by a test");
@@ -252,7 +252,7 @@ TEST(Mp4, A15_CancelInTheMiddleStopsEncoding) {
   {
     auto target = AtomicFile::create(folder / "clip.mp4");
     ASSERT_TRUE(target.ok());
-    const auto written = write_mp4(moving_disc(124), target->temporary_path(), {}, &cancel, [&](int done, int total) {
+    const auto written = write_mp4(moving_disc(124), target->temporary_path(), {}, {}, &cancel, [&](int done, int total) {
       EXPECT_EQ(total, 124);
       last = done;
       if (done == 60) cancel.cancel();
@@ -263,24 +263,6 @@ TEST(Mp4, A15_CancelInTheMiddleStopsEncoding) {
   }
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
-
-// No file of this process may grow beyond a limit meanwhile: the system's own "file too large" instead of a full disk.
-class FileSizeLimit {
- public:
-  explicit FileSizeLimit(std::uintmax_t bytes) {
-    std::signal(SIGXFSZ, SIG_IGN);
-    ::getrlimit(RLIMIT_FSIZE, &before_);
-    rlimit lower = before_;
-    lower.rlim_cur = bytes;
-    ::setrlimit(RLIMIT_FSIZE, &lower);
-  }
-  ~FileSizeLimit() { ::setrlimit(RLIMIT_FSIZE, &before_); }
-  FileSizeLimit(const FileSizeLimit&) = delete;
-  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
-
- private:
-  rlimit before_{};
-};
 
 // At any point of writing: in the header, in the data, in the index at the end, and while the index is moved to the front.
 TEST(Mp4, FullDiskIsReportedWhereverItHappens) {
@@ -322,7 +304,7 @@ TEST(Mp4, UnwritableFolderIsReported) {
 
 struct BadCase {
   const char* name;
-  std::function<void(Clip&, Mp4Options&)> spoil;
+  std::function<void(Clip&, Mp4Options&, Mp4Tags&)> spoil;
   ErrorCode code;
   const char* mentions;
 };
@@ -330,22 +312,23 @@ struct BadCase {
 TEST(Mp4, BadInputIsRefusedByName) {
   const TempFolder folder;
   const BadCase cases[] = {
-      {"odd width", [](Clip& c, Mp4Options&) { c = moving_disc(1, 95, 96); }, ErrorCode::usage, "95x96"},
-      {"no size", [](Clip& c, Mp4Options&) { c.width = 0, c.rgb.clear(); }, ErrorCode::usage, "0x96"},
-      {"no frames", [](Clip& c, Mp4Options&) { c.frames = 0, c.rgb.clear(); }, ErrorCode::failure, "no frame"},
-      {"frame rate", [](Clip& c, Mp4Options&) { c.fps_num = 0; }, ErrorCode::usage, "frame rate"},
-      {"short buffer", [](Clip& c, Mp4Options&) { c.rgb.pop_back(); }, ErrorCode::failure, "bytes"},
-      {"channels differ", [](Clip& c, Mp4Options&) { c.right.pop_back(); }, ErrorCode::failure, "channels"},
-      {"nan", [](Clip& c, Mp4Options&) { c.right[77] = NAN; }, ErrorCode::rejected, "sample 77 of the right"},
-      {"crf", [](Clip&, Mp4Options& o) { o.crf = 0; }, ErrorCode::usage, "CRF 0"},
-      {"preset", [](Clip&, Mp4Options& o) { o.preset = "warp"; }, ErrorCode::usage, "warp"},
-      {"tag", [](Clip&, Mp4Options& o) { o.tags["title"] = std::string("a\0b", 3); }, ErrorCode::usage, "title"},
+      {"odd width", [](Clip& c, Mp4Options&, Mp4Tags&) { c = moving_disc(1, 95, 96); }, ErrorCode::usage, "95x96"},
+      {"no size", [](Clip& c, Mp4Options&, Mp4Tags&) { c.width = 0, c.rgb.clear(); }, ErrorCode::usage, "0x96"},
+      {"no frames", [](Clip& c, Mp4Options&, Mp4Tags&) { c.frames = 0, c.rgb.clear(); }, ErrorCode::failure, "no frame"},
+      {"frame rate", [](Clip& c, Mp4Options&, Mp4Tags&) { c.fps_num = 0; }, ErrorCode::usage, "frame rate"},
+      {"short buffer", [](Clip& c, Mp4Options&, Mp4Tags&) { c.rgb.pop_back(); }, ErrorCode::failure, "bytes"},
+      {"channels differ", [](Clip& c, Mp4Options&, Mp4Tags&) { c.right.pop_back(); }, ErrorCode::failure, "channels"},
+      {"nan", [](Clip& c, Mp4Options&, Mp4Tags&) { c.right[77] = NAN; }, ErrorCode::rejected, "sample 77 of the right"},
+      {"crf", [](Clip&, Mp4Options& o, Mp4Tags&) { o.crf = 0; }, ErrorCode::usage, "CRF 0"},
+      {"preset", [](Clip&, Mp4Options& o, Mp4Tags&) { o.preset = "warp"; }, ErrorCode::usage, "warp"},
+      {"tag", [](Clip&, Mp4Options&, Mp4Tags& t) { t.others["title"] = std::string("a\0b", 3); }, ErrorCode::usage, "title"},
   };
   for (const BadCase& bad : cases) {
     Clip clip = moving_disc();
     Mp4Options options;
-    bad.spoil(clip, options);
-    const auto written = write_mp4(clip, folder / "clip.mp4", options);
+    Mp4Tags tags;
+    bad.spoil(clip, options, tags);
+    const auto written = write_mp4(clip, folder / "clip.mp4", options, tags);
     ASSERT_FALSE(written.ok()) << bad.name;
     EXPECT_EQ(written.error().code, bad.code) << bad.name << ": " << written.error().text();
     EXPECT_NE(written.error().text().find(bad.mentions), std::string::npos) << bad.name << ": " << written.error().text();

@@ -194,9 +194,19 @@ TEST(MemoryPlan, WhereNothingFitsItSaysSo) {
 }
 
 TEST(MemoryPlan, TheHostHasALimitOfItsOwn) {
-  const auto refused = plan_memory(released("q4_k"), kLong, machine({64}, 1), {});
+  const auto refused = plan_memory(released("q4_k"), kLong, machine({64}, 0.5), {});
   ASSERT_FALSE(refused.ok());
   EXPECT_NE(refused.error().message.find("host memory"), std::string::npos) << refused.error().text();
+}
+
+// The pictures of a long clip, 1.1 GB, are never in memory as a whole: only more of its sound and latents are.
+TEST(MemoryPlan, ALongClipTakesHardlyMoreOfTheHostThanAShortOne) {
+  const auto host_bytes = [](const RequestShape& request) {
+    return fitting(released("q4_k"), request, machine({64})).stage("video")->host_bytes;
+  };
+  RequestShape shorter = kLong;
+  shorter.frames = 124;
+  EXPECT_LT(host_bytes(kLong) - host_bytes(shorter), std::uint64_t{256} << 20);
 }
 
 // What is in one place at one time, added up anew from the stages.

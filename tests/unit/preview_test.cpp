@@ -1,5 +1,6 @@
 // Pictures in memory as JPEG, and previews from latents alone.
 #include "pipeline/preview.h"
+#include "media/clip.h"
 #include "media/jpeg_writer.h"
 #include "media/picture.h"
 #include "unit/temp_folder.h"
@@ -72,9 +73,9 @@ class Preview : public Pictures {
     plan_.latent_frames = 7;
     plan_.latent_height = 4;
     plan_.latent_width = 6;
-    clip_.width = 6 * 16;
-    clip_.height = 4 * 16;
-    clip_.frames = 22;
+    plan_.width = clip_.width = 6 * 16;
+    plan_.height = clip_.height = 4 * 16;
+    plan_.frames = clip_.frames = 22;
     std::mt19937 random(1);
     std::normal_distribution<float> normal;
     for (int i = 0; i < 5 * 7 * 4 * 6; ++i) video_.push_back(normal(random));
@@ -88,6 +89,13 @@ class Preview : public Pictures {
     for (int k = 0; k < 5; ++k)
       out += (10 * c - 8 * k) * static_cast<double>(video_[static_cast<std::size_t>(((k * 7 + t) * 4 + y) * 6 + x)]) / 3;
     return static_cast<std::uint8_t>(std::clamp(out, 0.0, 255.0));
+  }
+  // Of the clip, as its frames come.
+  [[nodiscard]] CellColours colours() const {
+    CellColours out(plan_);
+    for (int i = 0; i < clip_.frames; ++i) out.add(clip_.frame(i));
+    EXPECT_TRUE(out.complete());
+    return out;
   }
   // The latents of one frame.
   [[nodiscard]] std::vector<float> frame(int t) const {
@@ -104,7 +112,7 @@ class Preview : public Pictures {
 TEST_F(Preview, FindsTheMap) {
   PreviewFit fit;
   EXPECT_FALSE(fit.solve().has_value());
-  fit.add(plan_, video_, clip_);
+  fit.add(plan_, video_, colours());
   const auto map = fit.solve();
   ASSERT_TRUE(map.has_value());
   const Picture shown = read(map->picture(frame(3), 4, 6));
@@ -120,12 +128,16 @@ TEST_F(Preview, FindsTheMap) {
 
 TEST_F(Preview, WhatDoesNotBelongTogetherIsLeftOut) {
   PreviewFit fit;
-  Clip other = clip_;
+  Plan other = plan_;
   other.width = 80;
-  fit.add(plan_, video_, other);
-  fit.add(plan_, std::span(video_).first(100), clip_);
+  CellColours another(other), too_few(plan_);
+  for (int i = 0; i < clip_.frames; ++i) another.add(clip_.frame(i));
+  too_few.add(clip_.frame(0));
+  fit.add(plan_, video_, another);
+  fit.add(plan_, video_, too_few);
+  fit.add(plan_, std::span(video_).first(100), colours());
   EXPECT_EQ(fit.clips(), 0);
-  fit.add(plan_, video_, clip_);
+  fit.add(plan_, video_, colours());
   const auto map = fit.solve();
   ASSERT_TRUE(map.has_value());
   EXPECT_EQ(map->picture(std::vector<float>(3), 4, 6), "");
@@ -141,7 +153,7 @@ TEST_F(Preview, IsKnownToTheNextProcess) {
   {
     Previews first(cache, "key");
     EXPECT_TRUE(first.map().empty());
-    first.learn(plan_, video_, clip_);
+    first.learn(plan_, video_, colours());
     EXPECT_FALSE(first.map().empty());
   }
   EXPECT_EQ(Previews(cache, "key").map().channels, 5);
@@ -152,7 +164,7 @@ TEST_F(Preview, IsKnownToTheNextProcess) {
 
 TEST_F(Preview, ShowsTheEstimateOfTheCleanClip) {
   Previews previews({}, "key");
-  previews.learn(plan_, video_, clip_);
+  previews.learn(plan_, video_, colours());
   int shown = 0;
   std::string last;
   const std::function<void(const std::string&)> show = [&](const std::string& jpeg) {

@@ -1,9 +1,13 @@
 // Results on disk: names, what goes into them, and that nothing is left when something goes wrong.
 #include "pipeline/publish.h"
+#include "pipeline/clip_writer.h"
 
 #include "base/hash.h"
+#include "media/mp4_writer.h"
 #include "media/reader.h"
+#include "pipeline/frame_queue.h"
 #include "unit/demo_plan.h"
+#include "unit/file_size_limit.h"
 #include "unit/media_clips.h"
 #include "weights/checkpoint.h"
 
@@ -34,12 +38,21 @@ class Publish : public test::DemoPlan {
                           0.25f);
     latents_.audio.assign(2 * static_cast<std::size_t>(plan_.audio_dim) * plan_.audio_latents, -0.5f);
   }
+  // The clip, frame by frame. `ahead`: frames that may wait for the encoder; `seen` is called before a frame is handed over.
   Result<void> publish(const std::string& metadata = R"({"a": 1})", const CancelToken* cancel = nullptr,
-                       const std::function<void(int, int)>& progress = {}) {
+                       const std::function<void(int frame)>& seen = {}, std::size_t ahead = 0) {
     auto reserved = reserve_output(output_, plan_);
     if (!reserved.ok()) return reserved.error();
-    const GuardReport guard = inspect_clip(clip_, {plan_.frames, plan_.width, plan_.height, plan_.samples});
-    return tritium::publish(std::move(*reserved), output_, plan_, clip_, latents_, guard, metadata, cancel, progress);
+    auto writer = ClipWriter::open(std::move(*reserved), output_, plan_, {clip_.sample_rate, clip_.left, clip_.right}, cancel);
+    if (!writer.ok()) return writer.error();
+    FrameQueue frames([&](const std::vector<std::uint8_t>& rgb) { return writer->add(rgb); }, ahead);
+    for (int i = 0; i < clip_.frames; ++i) {
+      if (seen) seen(i + 1);
+      const auto rgb = clip_.frame(i);
+      if (auto added = frames.add({rgb.begin(), rgb.end()}); !added.ok()) return added;
+    }
+    if (auto finished = frames.finish(); !finished.ok()) return finished;
+    return writer->publish(latents_, writer->inspect(), metadata);
   }
   [[nodiscard]] std::set<std::string> files() const {
     std::set<std::string> out;
@@ -55,19 +68,53 @@ class Publish : public test::DemoPlan {
 };
 
 TEST_F(Publish, AVideoWithItsDocumentInsideAndBeside) {
-  int last = 0;
-  const auto done = publish(R"({"prompt": "a red circle"})", nullptr, [&](int frame, int of) {
-    EXPECT_EQ(frame, ++last);
-    EXPECT_EQ(of, plan_.frames);
-  });
+  const auto done = publish(R"({"prompt": "a red circle"})");
   ASSERT_TRUE(done.ok()) << done.error().text();
-  EXPECT_EQ(last, plan_.frames);
   EXPECT_EQ(files(), (std::set<std::string>{"out.mp4", "out.mp4.json"}));
   const auto info = probe_media(output_.video);
   ASSERT_TRUE(info.ok()) << info.error().text();
   EXPECT_EQ(info->metadata.at("tritium") + "\n", *read_file(sidecar_of(output_.video)));
   EXPECT_EQ(info->metadata.at("title"), plan_.prompt);
   EXPECT_NE(info->metadata.at("comment").find("seed 7"), std::string::npos);
+}
+
+// Whether frames come one by one, run ahead of the encoder, or are all there: the same file.
+TEST_F(Publish, AFileDoesNotShowHowItsFramesCame) {
+  const Mp4Tags tags{"{}", {{"title", plan_.prompt}, {"comment", "Tritium " + std::string(version()) + ", seed 7"}}};
+  const fs::path whole = folder_.path() / "whole.mp4";
+  ASSERT_TRUE(write_mp4(clip_, whole, {}, tags).ok());
+  for (const std::size_t ahead : {0, 1, 5}) {
+    const auto done = publish("{}", nullptr, {}, ahead);
+    ASSERT_TRUE(done.ok()) << done.error().text();
+    EXPECT_EQ(*read_file(output_.video), *read_file(whole)) << ahead;
+  }
+}
+
+TEST_F(Publish, TheGuardsSeeWhatTheyWouldSeeInTheWholeClip) {
+  std::fill_n(clip_.rgb.begin(), 3 * clip_.frame_bytes(), std::uint8_t{0});
+  clip_.right.assign(clip_.right.size(), 0.0f);
+  auto reserved = reserve_output(output_, plan_);
+  ASSERT_TRUE(reserved.ok());
+  auto writer = ClipWriter::open(std::move(*reserved), output_, plan_, {clip_.sample_rate, clip_.left, clip_.right}, nullptr);
+  ASSERT_TRUE(writer.ok()) << writer.error().text();
+  for (int i = 0; i < clip_.frames; ++i) ASSERT_TRUE(writer->add(clip_.frame(i)).ok());
+  const GuardReport frames = writer->inspect(), whole = inspect_clip(clip_, {plan_.frames, plan_.width, plan_.height, plan_.samples});
+  EXPECT_EQ(frames.problems, whole.problems);
+  EXPECT_EQ(frames.warnings, whole.warnings);
+  EXPECT_EQ(frames.warnings.size(), 2u) << "black frames, a silent channel";
+  EXPECT_EQ(frames.black_frames, 3);
+  EXPECT_EQ(frames.mean_luma, whole.mean_luma);
+  EXPECT_EQ(frames.change, whole.change);
+  EXPECT_EQ(frames.right_db, whole.right_db);
+}
+
+TEST_F(Publish, AFrameThatIsMissingIsAProblem) {
+  --clip_.frames;
+  clip_.rgb.resize(clip_.rgb.size() - clip_.frame_bytes());
+  const auto done = publish();
+  ASSERT_FALSE(done.ok());
+  EXPECT_EQ(done.error().code, ErrorCode::rejected);
+  EXPECT_NE(done.error().message.find("21 frames"), std::string::npos) << done.error().text();
 }
 
 TEST_F(Publish, EverythingThatWasAskedFor) {
@@ -102,13 +149,49 @@ TEST_F(Publish, ARefusedClipGetsAnotherNameAndNoExtras) {
 TEST_F(Publish, ACancelledOneLeavesNothing) {
   output_.wav = folder_.path() / "out.wav";
   for (const int at : {1, plan_.frames / 2, plan_.frames}) {
-    CancelToken cancel;
-    const auto done = publish("{}", &cancel, [&](int frame, int) {
-      if (frame == at) cancel.cancel();
-    });
-    ASSERT_FALSE(done.ok()) << at;
-    EXPECT_EQ(done.error().code, ErrorCode::interrupted);
-    EXPECT_EQ(files(), std::set<std::string>{}) << at;
+    for (const std::size_t ahead : {0, 4}) {
+      CancelToken cancel;
+      const auto done = publish(
+          "{}", &cancel,
+          [&](int frame) {
+            if (frame == at) cancel.cancel();
+          },
+          ahead);
+      ASSERT_FALSE(done.ok()) << at;
+      EXPECT_EQ(done.error().code, ErrorCode::interrupted);
+      EXPECT_EQ(files(), std::set<std::string>{}) << at;
+    }
+  }
+}
+
+// Stopped by whoever makes the frames, with some of them still waiting.
+TEST_F(Publish, AClipThatIsNeverCompleteLeavesNothing) {
+  output_.frames_dir = folder_.path() / "frames";
+  {
+    auto reserved = reserve_output(output_, plan_);
+    ASSERT_TRUE(reserved.ok());
+    auto writer = ClipWriter::open(std::move(*reserved), output_, plan_, {clip_.sample_rate, clip_.left, clip_.right}, nullptr);
+    ASSERT_TRUE(writer.ok()) << writer.error().text();
+    FrameQueue frames([&](const std::vector<std::uint8_t>& rgb) { return writer->add(rgb); }, 8);
+    for (int i = 0; i < 10; ++i) ASSERT_TRUE(frames.add({clip_.frame(i).begin(), clip_.frame(i).end()}).ok());
+  }
+  EXPECT_EQ(files(), std::set<std::string>{});
+}
+
+// Whoever makes the frames learns of it, and need not make the others.
+TEST_F(Publish, ADiskThatFillsUpStopsTheFrames) {
+  for (const std::size_t ahead : {0, 2}) {
+    int last = 0;
+    Result<void> done;
+    {
+      const test::FileSizeLimit limit(2000);
+      done = publish(
+          "{}", nullptr, [&](int frame) { last = frame; }, ahead);
+    }
+    ASSERT_FALSE(done.ok());
+    EXPECT_EQ(done.error().code, ErrorCode::does_not_fit) << done.error().text();
+    EXPECT_NE(done.error().message.find("'" + output_.video.string() + "'"), std::string::npos) << done.error().text();
+    EXPECT_EQ(files(), std::set<std::string>{});
   }
 }
 
@@ -116,7 +199,7 @@ TEST_F(Publish, ACancelledOneLeavesNothing) {
 TEST_F(Publish, ANameThatCannotBeTakenAtTheEndLeavesNothing) {
   output_.wav = folder_.path() / "out.wav";
   output_.latents = folder_.path() / "out.safetensors";
-  const auto done = publish("{}", nullptr, [&](int frame, int) {
+  const auto done = publish("{}", nullptr, [&](int frame) {
     if (frame == 1) fs::create_directories(output_.video / "taken");
   });
   ASSERT_FALSE(done.ok());
