@@ -20,15 +20,32 @@ constexpr std::uint64_t kMaxBytes = 1u << 20;
 
 struct Number {
   const char* key;
-  double MeasuredSpeeds::*member;
+  double& (*of)(MeasuredSpeeds&);
+  bool added = false;  // missing in files of earlier builds of this version
 };
-constexpr Number kNumbers[] = {{"f32", &MeasuredSpeeds::f32},
-                               {"bf16", &MeasuredSpeeds::bf16},
-                               {"int8", &MeasuredSpeeds::int8},
-                               {"attention", &MeasuredSpeeds::attention},
-                               {"host_copy", &MeasuredSpeeds::host_copy},
-                               {"upload", &MeasuredSpeeds::upload},
-                               {"disk", &MeasuredSpeeds::disk}};
+template <ProductKind kind>
+double& operations(MeasuredSpeeds& s) {
+  return s.of(kind).operations;
+}
+template <ProductKind kind>
+double& values(MeasuredSpeeds& s) {
+  return s.of(kind).values;
+}
+constexpr Number kNumbers[] = {{"f32", operations<ProductKind::f32>},
+                               {"bf16", operations<ProductKind::bf16>},
+                               {"int8", operations<ProductKind::decoded>},
+                               {"int8_products", operations<ProductKind::int8>, true},
+                               {"sound", operations<ProductKind::sound>, true},
+                               {"f32_values", values<ProductKind::f32>, true},
+                               {"bf16_values", values<ProductKind::bf16>, true},
+                               {"int8_values", values<ProductKind::decoded>, true},
+                               {"int8_products_values", values<ProductKind::int8>, true},
+                               {"sound_values", values<ProductKind::sound>, true},
+                               {"attention", [](MeasuredSpeeds& s) -> double& { return s.attention; }},
+                               {"attention_bf16", [](MeasuredSpeeds& s) -> double& { return s.narrow_attention; }, true},
+                               {"host_copy", [](MeasuredSpeeds& s) -> double& { return s.host_copy; }},
+                               {"upload", [](MeasuredSpeeds& s) -> double& { return s.upload; }},
+                               {"disk", [](MeasuredSpeeds& s) -> double& { return s.disk; }}};
 struct Text {
   const char* key;
   std::string MeasuredSpeeds::*member;
@@ -38,11 +55,11 @@ constexpr Text kTexts[] = {{"device", &MeasuredSpeeds::device},
                            {"disk_how", &MeasuredSpeeds::disk_how},
                            {"measured", &MeasuredSpeeds::measured}};
 
-nlohmann::ordered_json to_json(const MeasuredSpeeds& speeds) {
+nlohmann::ordered_json to_json(MeasuredSpeeds speeds) {
   nlohmann::ordered_json out;
   for (const Text& text : kTexts) out[text.key] = speeds.*text.member;
   out["threads"] = speeds.threads;
-  for (const Number& number : kNumbers) out[number.key] = speeds.*number.member;
+  for (const Number& number : kNumbers) out[number.key] = number.of(speeds);
   return out;
 }
 
@@ -60,10 +77,11 @@ std::optional<MeasuredSpeeds> from_json(const Json& json) {
   out.threads = threads->get<int>();
   for (const Number& number : kNumbers) {
     const auto found = json.find(number.key);
+    if (found == json.end() && number.added) continue;
     if (found == json.end() || !found->is_number()) return std::nullopt;
     const auto value = found->get<double>();
     if (!std::isfinite(value) || value < 0) return std::nullopt;
-    out.*number.member = value;
+    number.of(out) = value;
   }
   return out;
 }

@@ -29,6 +29,7 @@ StageCost text_cost(const TextConfig& c, std::int64_t tokens) {
   cost.flops =
       static_cast<double>(c.layers) * (2.0 * static_cast<double>(tokens) * weights + attention_flops(tokens, c.heads * c.head_dim));
   cost.attention_flops = static_cast<double>(c.layers) * attention_flops(tokens, c.heads * c.head_dim);
+  cost.values = static_cast<double>(c.layers) * weights;
   cost.working_bytes = kFloat * u(tokens) * u(3 * c.hidden + 4 * c.heads * c.head_dim + 3 * c.ffn) + score_bytes(tokens, c.heads);
   return cost;
 }
@@ -41,11 +42,13 @@ StageCost denoise_cost(const DitConfig& c, std::int64_t rows, std::int64_t text_
   cost.flops = runs * (2.0 * static_cast<double>(rows) * block + attention_flops(rows, c.inner()));
   cost.flops += static_cast<double>(work.steps) * 2.0 * static_cast<double>(targets) * static_cast<double>(c.hidden) *
                 static_cast<double>(c.video_features);
-  cost.flops +=
-      static_cast<double>(c.refiner_layers) * (2.0 * static_cast<double>(text_rows) * block + attention_flops(text_rows, c.inner()));
+  cost.plain_flops = static_cast<double>(c.refiner_layers) * 2.0 * static_cast<double>(text_rows) * block;
+  cost.plain_values = static_cast<double>(c.refiner_layers) * block;
+  cost.flops += cost.plain_flops + static_cast<double>(c.refiner_layers) * attention_flops(text_rows, c.inner());
   cost.flops += 2.0 * 2.0 * static_cast<double>(work.steps) * static_cast<double>(c.layers) * modulation;  // two distinct times a step
   cost.attention_flops =
       runs * attention_flops(rows, c.inner()) + static_cast<double>(c.refiner_layers) * attention_flops(text_rows, c.inner());
+  cost.values = runs * block + static_cast<double>(work.steps) * static_cast<double>(c.layers) * modulation + cost.plain_values;
   const std::uint64_t tables =
       std::min<std::uint64_t>(std::uint64_t{1} << 30, kFloat * 2 * u(work.steps) * u(c.hidden) * (18 * u(c.layers) + 2));
   // The state, and what a block holds at most: in its attention what goes in, q, k and v as they come, turned, and in the order of heads;
@@ -72,6 +75,7 @@ StageCost video_decode_cost(const video_vae::VideoVaeConfig& c, int latent_frame
     cost.flops += tiles * (attention + 2.0 * static_cast<double>(tokens) *
                                            (static_cast<double>(c.layers) * per_token + static_cast<double>(hidden) * c.patch_features()));
     cost.attention_flops += tiles * attention;
+    cost.values += tiles * static_cast<double>(c.layers) * per_token;
   };
   const int alone = decoding == video_vae::Decoding::draft ? clips - 1 : 0;  // without the tokens that the next clip begins with
   add(alone, time.tokens_per_clip());
@@ -90,13 +94,16 @@ StageCost audio_decode_cost(const audio_vae::AudioVaeConfig& c, std::int64_t lat
     const double in = c.decoder_channels(stage), out = c.decoder_channels(stage + 1);
     cost.flops += 2.0 * static_cast<double>(length) * in * out * c.decoder_kernel_sizes[stage];
     length *= c.decoder_rates[stage];
-    for (std::size_t branch = 0; branch < c.resblock_kernel_sizes.size(); ++branch)
-      cost.flops += 2.0 * 2.0 * static_cast<double>(c.resblock_dilation_sizes[branch].size()) * static_cast<double>(length) * out * out *
-                    c.resblock_kernel_sizes[branch];
+    for (std::size_t branch = 0; branch < c.resblock_kernel_sizes.size(); ++branch) {
+      const double values = 2.0 * static_cast<double>(c.resblock_dilation_sizes[branch].size()) * static_cast<double>(length) * out;
+      cost.flops += 2.0 * values * out * c.resblock_kernel_sizes[branch];
+      cost.values += values;
+    }
     const int widest_kernel = *std::max_element(c.resblock_kernel_sizes.begin(), c.resblock_kernel_sizes.end());
     widest = std::max(widest, kFloat * u(length) * static_cast<std::uint64_t>(out) * static_cast<std::uint64_t>(widest_kernel + 12));
   }
   cost.flops *= audio_vae::kChannels;
+  cost.values *= audio_vae::kChannels;
   cost.working_bytes = std::min(widest, std::uint64_t{1} << 30) + 2 * kFloat * audio_vae::kChannels * u(length);
   return cost;
 }

@@ -6,10 +6,16 @@
 
 namespace tritium {
 
-struct StageCost {
+struct StageWork {
   double flops = 0;
-  std::uint64_t working_bytes = 0;
   double attention_flops = 0;  // of flops: attention, which runs at a speed of its own
+  double values = 0;  // of all matrices, each as often as a product goes through it; of sound, of the signal before every convolution
+  // Of both: matrices that files leave in bfloat16 whatever the format of the others.
+  double plain_flops = 0, plain_values = 0;
+};
+
+struct StageCost : StageWork {
+  std::uint64_t working_bytes = 0;
 };
 
 StageCost text_cost(const TextConfig& config, std::int64_t tokens);

@@ -31,8 +31,12 @@ std::string rate(double operations) { return operations > 0 ? fmt::format("{:.0f
 std::string bandwidth(double bytes) { return bytes > 0 ? fmt::format("{:.2f} GB/s", bytes * 1e-9) : "not measured"; }
 
 std::string speeds_text(const MeasuredSpeeds& s) {
-  std::string out = fmt::format("products: {} in f32, {} in bf16, {} with int8 matrices; attention: {}\n", rate(s.f32), rate(s.bf16),
-                                rate(s.int8), rate(s.attention));
+  const auto products = [&s](ProductKind kind) { return rate(s.of(kind).operations); };
+  std::string out =
+      fmt::format("products: {} in f32, {} in bf16, {} with int8 matrices decoded, {} of int8 integers\n", products(ProductKind::f32),
+                  products(ProductKind::bf16), products(ProductKind::decoded), products(ProductKind::int8));
+  out += fmt::format("attention: {} in f32, {} in bf16; convolutions of sound: {}\n", rate(s.attention), rate(s.narrow_attention),
+                     products(ProductKind::sound));
   out += fmt::format("memory: {} copied on the host, {} to the device; disk: {}", bandwidth(s.host_copy), bandwidth(s.upload),
                      bandwidth(s.disk));
   if (!s.disk_how.empty()) out += fmt::format(" ({})", s.disk_how);
@@ -83,8 +87,21 @@ ordered_json to_json(const ProbeResult& r) {
 }
 
 ordered_json to_json(const MeasuredSpeeds& s) {
-  return {{"f32", s.f32},       {"bf16", s.bf16}, {"int8", s.int8},         {"attention", s.attention}, {"host_copy", s.host_copy},
-          {"upload", s.upload}, {"disk", s.disk}, {"disk_how", s.disk_how}, {"threads", s.threads},     {"measured", s.measured}};
+  constexpr std::pair<const char*, ProductKind> kKinds[] = {{"f32", ProductKind::f32},
+                                                            {"bf16", ProductKind::bf16},
+                                                            {"int8", ProductKind::decoded},
+                                                            {"int8_products", ProductKind::int8},
+                                                            {"sound", ProductKind::sound}};
+  ordered_json out;
+  for (const auto& [name, kind] : kKinds) out[name] = s.of(kind).operations;
+  for (const auto& [name, kind] : kKinds)
+    if (s.of(kind).values > 0) out[name + std::string("_values")] = s.of(kind).values;
+  const ordered_json rest{{"attention", s.attention}, {"attention_bf16", s.narrow_attention},
+                          {"host_copy", s.host_copy}, {"upload", s.upload},
+                          {"disk", s.disk},           {"disk_how", s.disk_how},
+                          {"threads", s.threads},     {"measured", s.measured}};
+  out.update(rest);
+  return out;
 }
 
 ordered_json to_json(const TimeEstimate& e) {

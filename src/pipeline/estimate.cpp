@@ -5,18 +5,9 @@
 #include "model/geometry/clip_length.h"
 #include "model/geometry/patchify.h"
 #include "pipeline/memory_stages.h"
+#include "pipeline/stage_time.h"
 
 namespace tritium {
-namespace {
-
-// By how the matrices are kept: float16 is widened, other formats have to be decoded, as int8 has.
-double product_speed(const PartShape& part, const MeasuredSpeeds& speeds) {
-  if (part.format == "f32" || part.format == "f16") return speeds.f32;
-  return part.format == "bf16" ? speeds.bf16 : speeds.int8;
-}
-
-}  // namespace
-
 Result<std::optional<TimeEstimate>> estimate_time(const ModelShape& model, const RequestShape& request, const MeasuredSpeeds& speeds) {
   TRITIUM_TRY_ASSIGN(const ClipLength length, clip_length_from_frames(request.frames));
   TRITIUM_TRY_ASSIGN(const Size size, snap_size_up(request.width, request.height));
@@ -36,10 +27,9 @@ Result<std::optional<TimeEstimate>> estimate_time(const ModelShape& model, const
       {"video", model.video, video_decode_cost(model.video_vae_config, length.video_latents, height, width, request.acceleration.decoding)},
       {"audio", model.audio, audio_decode_cost(model.audio_vae_config, length.audio_latents)}};
   for (const Stage& stage : stages) {
-    const double products = product_speed(stage.part, speeds), attention = stage.cost.attention_flops;
-    if (products <= 0 || (attention > 0 && speeds.attention <= 0)) return std::optional<TimeEstimate>();
-    StageTime time{stage.name, stage.cost.flops, attention, 0, (stage.cost.flops - attention) / products};
-    if (attention > 0) time.compute_seconds += attention / speeds.attention;
+    const auto seconds = compute_seconds(stage.cost, stage.part.product, speeds);
+    if (!seconds) return std::optional<TimeEstimate>();
+    StageTime time{stage.name, stage.cost.flops, stage.cost.attention_flops, 0, *seconds};
     if (speeds.disk > 0) time.read_seconds = static_cast<double>(stage.part.total().file) / speeds.disk;
     out.read_seconds += time.read_seconds;
     out.compute_seconds += time.compute_seconds;

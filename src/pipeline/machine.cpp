@@ -46,8 +46,8 @@ std::vector<std::string> automatic_devices() {
 
 // What 'tritium doctor' measured on this machine; what it could not stays assumed.
 void use_speeds(const MeasuredSpeeds& measured, MachineDevice& device, Machine& machine) {
-  if (measured.bf16 > 0) device.flops = measured.bf16;
-  device.attention = measured.attention;
+  if (const double narrow = measured.of(ProductKind::bf16).operations; narrow > 0) device.flops = narrow;
+  device.measured = measured;
   if (const double copies = device.host ? measured.host_copy : measured.upload; copies > 0) device.host_bandwidth = copies;
   if (measured.disk > 0) machine.disk_bandwidth = measured.disk;
 }
@@ -88,8 +88,8 @@ Result<Machine> describe_machine(const MachineOptions& options, DeviceSet& devic
     if (host && asked) host_asked = asked;
     const std::uint64_t free = info.memory_free > 0 ? info.memory_free + (facts.now ? parts.loaded_bytes(name) : 0) : kUnknownMemory;
     const int threads = options.threads > 0 ? options.threads : usable_cpus();
-    MachineDevice device{
-        name, host ? 0 : budget(free, asked), host, host ? threads * kAssumedCoreFlops : kAssumedDeviceFlops, kAssumedHostBandwidth, 0};
+    MachineDevice device{name, host ? 0 : budget(free, asked), host, host ? threads * kAssumedCoreFlops : kAssumedDeviceFlops,
+                         kAssumedHostBandwidth};
     if (const auto measured = stored_speeds(info)) use_speeds(*measured, device, out);
     out.devices.push_back(std::move(device));
   }

@@ -2,6 +2,7 @@
 
 #include "pipeline/memory_advice.h"
 #include "pipeline/memory_stages.h"
+#include "pipeline/stage_time.h"
 
 #include <algorithm>
 #include <array>
@@ -182,7 +183,7 @@ std::optional<Candidate> Planner::on_devices(const StageNeed& need, std::vector<
   out.stage.name = need.name;
   out.stage.host_bytes = need.host;
   out.stage.passes = need.passes;
-  out.stage.flops = need.flops;
+  out.stage.flops = need.work.flops;
   out.stage.precision = need.part->format;
   out.stage.working_bytes = need.working;
   for (const DeviceShare& share : out.stage.shares) out.stage.device += (out.stage.device.empty() ? "" : "+") + share.device;
@@ -205,9 +206,8 @@ void Planner::time(const StageNeed& need, Candidate& c) const {
     const DeviceShare& share = c.stage.shares[i];
     const double portion =
         need.part->units.empty() ? 1.0 : static_cast<double>(share.blocks) / static_cast<double>(need.part->units.size());
-    const double attention = device.attention > 0 ? device.attention : device.flops;
-    const double once = (need.flops - need.attention_flops) / device.flops + need.attention_flops / attention;
-    const double compute = once / need.passes * portion;
+    const auto measured = device.measured ? compute_seconds(need.work, part(need, c.devices[i]).product, *device.measured) : std::nullopt;
+    const double compute = measured.value_or(need.work.flops / device.flops) / need.passes * portion;
     const auto streamed = static_cast<double>(share.streamed_bytes);
     const double read = streamed * file_per_byte / machine_.disk_bandwidth;
     const double transfer = cached ? std::min(read, streamed / device.host_bandwidth) : read;

@@ -7,10 +7,12 @@
 // fastest is taken, but one that streams nothing may be a hundredth slower; among equals the one that stays loaded, then the first device.
 #pragma once
 
+#include "doctor/speeds.h"
 #include "pipeline/model_shape.h"
 
 #include <functional>
 #include <map>
+#include <optional>
 
 namespace tritium {
 
@@ -36,11 +38,11 @@ struct RequestShape {
 
 struct MachineDevice {
   std::string name;
-  std::uint64_t budget = 0;   // bytes the request may take; of a host device that of the host counts
-  bool host = false;          // computes in host memory
-  double flops = 0;           // of products per second, at the model's matrix sizes
-  double host_bandwidth = 0;  // bytes per second from host memory
-  double attention = 0;       // operations of attention per second; 0: as fast as products
+  std::uint64_t budget = 0;                  // bytes the request may take; of a host device that of the host counts
+  bool host = false;                         // computes in host memory
+  double flops = 0;                          // operations per second
+  double host_bandwidth = 0;                 // bytes per second from host memory
+  std::optional<MeasuredSpeeds> measured{};  // taken instead of `flops` where they say something
 };
 
 // Where a stage has to run: indices of devices, and how its blocks are divided (empty: in proportion to the room they have).

@@ -44,20 +44,19 @@ std::vector<StageNeed> stage_needs(const ModelShape& m, const RequestShape& r) {
 
   const ModelShape& d = m.on_devices ? *m.on_devices : m;
   std::vector<StageNeed> out;
-  if (r.has_inputs) out.push_back({"inputs", &m.inputs, &d.inputs, r.input_working_bytes, kBaseBytes, r.input_flops, 0, 1, false, 0});
+  if (r.has_inputs)
+    out.push_back({"inputs", &m.inputs, &d.inputs, r.input_working_bytes, kBaseBytes, {.flops = r.input_flops}, 1, false, 0});
   const StageCost encode = text_cost(m.text_config, r.text_tokens);
-  out.push_back({"text", &m.text, &d.text, encode.working_bytes, kBaseBytes + text, encode.flops, encode.attention_flops, 1, false, 0});
+  out.push_back({"text", &m.text, &d.text, encode.working_bytes, kBaseBytes + text, encode, 1, false, 0});
   const DenoiseWork work = denoise_work(m, r);
   const StageCost denoise = denoise_cost(m.dit_config, rows, r.text_tokens, targets, work);
   const std::uint64_t remembered = static_cast<std::uint64_t>(r.acceleration.remembered) * latents;
-  out.push_back({"denoise", &m.dit, &d.dit, denoise.working_bytes, before + remembered, denoise.flops, denoise.attention_flops,
-                 work.evaluations, true, kFloat * u(rows) * u(m.dit_config.hidden),
-                 static_cast<double>(work.blocks) / static_cast<double>(m.dit_config.layers)});
+  out.push_back({"denoise", &m.dit, &d.dit, denoise.working_bytes, before + remembered, denoise, work.evaluations, true,
+                 kFloat * u(rows) * u(m.dit_config.hidden), static_cast<double>(work.blocks) / static_cast<double>(m.dit_config.layers)});
   const StageCost audio = audio_decode_cost(m.audio_vae_config, audio_latents);
-  out.push_back({"audio", &m.audio, &d.audio, audio.working_bytes, before + sound, audio.flops, 0, 1, false, 0});
+  out.push_back({"audio", &m.audio, &d.audio, audio.working_bytes, before + sound, audio, 1, false, 0});
   const StageCost video = video_decode_cost(m.video_vae_config, latent_frames, height, width, r.acceleration.decoding);
-  out.push_back({"video", &m.video, &d.video, video.working_bytes - joining, before + sound + joining + writing, video.flops,
-                 video.attention_flops, 1, false, 0});
+  out.push_back({"video", &m.video, &d.video, video.working_bytes - joining, before + sound + joining + writing, video, 1, false, 0});
   return out;
 }
 

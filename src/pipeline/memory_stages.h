@@ -15,8 +15,7 @@ struct StageNeed {
   const PartShape* device_part = nullptr;  // on devices of their own memory, where that differs
   std::uint64_t working = 0;               // on every device that runs a part of it
   std::uint64_t host = 0;                  // in host memory
-  double flops = 0;                        // of all passes
-  double attention_flops = 0;              // of these
+  StageWork work;                          // of all passes
   int passes = 1;
   bool splits = false;         // by blocks over several devices
   std::uint64_t handover = 0;  // bytes from one device to the next in a pass, when it is split

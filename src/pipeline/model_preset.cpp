@@ -68,6 +68,12 @@ UnitBytes coded_matrix(std::string_view format, Wide n, Wide k, MatrixForm form)
   return out;
 }
 
+// `rotated`: formats that are multiplied as integers where they can be.
+ProductKind product_of(std::string_view format, MatrixForm form, bool rotated) {
+  if (format == "bf16") return ProductKind::bf16;
+  return rotated && form == MatrixForm::packed && (format == "int8" || format == "w4a8") ? ProductKind::int8 : ProductKind::decoded;
+}
+
 // Adds up tensors of one part or block.
 class Sum {
  public:
@@ -126,6 +132,7 @@ class DitBytes {
     add_modulation(block, 18 * u(c_.hidden), format_ == "fp8" ? "bf16" : format_);
     PartShape out{std::string(format_), std::vector<UnitBytes>(static_cast<std::size_t>(c_.layers), block.bytes()), other(), 0};
     out.unread = u(c_.rope_frequencies) * float_bytes();  // recomputed
+    out.product = product_of(format_, form_, /*rotated=*/true);
     return out;
   }
 
@@ -183,20 +190,21 @@ PartShape text_bytes(const TextConfig& c, std::string_view format, MatrixForm fo
   constexpr Wide kVisionValues = 595'266'800;  // of the vision tower, read for pictures only
   const Wide h = u(c.hidden), q = u(c.heads * c.head_dim), kv = u(c.kv_heads * c.head_dim), ffn = u(c.ffn);
   const bool factors = format == "nvfp4";
+  const ProductKind product = product_of(format, form, /*rotated=*/false);  // only the transformer quantizes its inputs
   // Embeddings are looked up in the file.
   const Wide unread = coded_matrix(factors ? "int8" : "bf16", u(c.vocabulary), h, form).file + 2 * kVisionValues;
   // These files mix types; only their sizes are known (spec/weights.md §8).
   const Wide published = format == "q4_k" ? 18'218'065'024 : format == "q2_k" ? 13'102'161'024 : 0;
   if (published > 0) {
     const Wide layer = (published - unread) / kTextLayersUsed;
-    return {std::string(format), std::vector<UnitBytes>(kTextLayersUsed, UnitBytes{layer, layer}), {}, unread};
+    return {std::string(format), std::vector<UnitBytes>(kTextLayersUsed, UnitBytes{layer, layer}), {}, unread, product};
   }
   Sum layer(form);
   layer.floats(2 * h + 2 * u(c.head_dim), 2);
   layer.matrix(format, q, h).matrix(format, kv, h).matrix(format, kv, h).matrix(format, h, q).matrix(format, ffn, h).matrix(format, ffn, h);
   layer.matrix(format, h, ffn);
   if (factors) layer.add({4 * (q + ffn), 2 * (q + ffn)});  // before o_proj and down_proj
-  return {std::string(format), std::vector<UnitBytes>(kTextLayersUsed, layer.bytes()), {}, unread};
+  return {std::string(format), std::vector<UnitBytes>(kTextLayersUsed, layer.bytes()), {}, unread, product};
 }
 
 }  // namespace
@@ -219,8 +227,9 @@ ModelShape released_model_shape(const ModelPreset& preset, MatrixForm form) {
   out.audio_vae_config = audio_vae::AudioVaeConfig::parse(released_audio_vae_config()).value();
   out.dit = DitBytes(out.dit_config, preset.dit, form).shape();
   out.text = text_bytes(out.text_config, preset.text, form);
-  out.video = {"f16", {}, {2 * kVideoDecoderValues, 2 * kVideoDecoderValues}, 0};
-  out.audio = {"f32", {}, {4 * kAudioDecoderValues, 4 * kAudioDecoderValues}, 0};
+  const ProductKind halves = form == MatrixForm::packed ? ProductKind::decoded : ProductKind::f32;
+  out.video = {"f16", {}, {2 * kVideoDecoderValues, 2 * kVideoDecoderValues}, 0, halves};
+  out.audio = {"f32", {}, {4 * kAudioDecoderValues, 4 * kAudioDecoderValues}, 0, ProductKind::sound};
   return out;
 }
 

@@ -22,6 +22,7 @@ constexpr std::uint64_t kSlotPadding = std::uint64_t{64} << 10;
 PartShape divide(const PlanInputs::Weights& whole, std::vector<std::uint64_t> blocks, std::uint64_t file_total, std::string format) {
   PartShape out;
   out.format = std::move(format);
+  out.product = whole.product;
   std::uint64_t resident = 0, file = 0;
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     const double share = static_cast<double>(blocks[i]) / static_cast<double>(std::max<std::uint64_t>(1, file_total));
@@ -67,7 +68,9 @@ PartShape text_shape(const ModelInfo& m, const PlanInputs::Weights& weights) {
   return divide(weights, std::move(blocks), total, format_of(weights));
 }
 
-PartShape whole_part(const PlanInputs::Weights& weights) { return {format_of(weights), {}, {weights.bytes, weights.bytes}, 0}; }
+PartShape whole_part(const PlanInputs::Weights& weights) {
+  return {format_of(weights), {}, {weights.bytes, weights.bytes}, 0, weights.product};
+}
 
 }  // namespace
 

@@ -3,6 +3,7 @@
 // Byte sums of the released model in its circulating formats follow spec/weights.md §1 (tensors), §4 (codings) and §2.3 (GGUF).
 #pragma once
 
+#include "doctor/speeds.h"
 #include "pipeline/model_info.h"
 #include "pipeline/plan.h"
 
@@ -27,6 +28,7 @@ struct PartShape {
   std::vector<UnitBytes> units;  // blocks that can be streamed, in the order they run
   UnitBytes other;               // everything else; needed as long as the part runs
   std::uint64_t unread = 0;      // of its file, never loaded
+  ProductKind product = ProductKind::f32;
 
   [[nodiscard]] UnitBytes total() const;
   [[nodiscard]] std::uint64_t largest_unit() const;  // resident bytes; 0 without units

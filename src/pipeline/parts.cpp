@@ -45,6 +45,30 @@ bool has_integer_blocks(const WeightPart& part, int layers) {
   return false;
 }
 
+// Whether matrices have to be decoded, or widened, before they are multiplied.
+bool has_coded_matrices(const WeightPart& part) {
+  const auto& tensors = part.tensors().all();
+  return std::any_of(tensors.begin(), tensors.end(), [](const auto& named) {
+    const LogicalTensor& tensor = named.second;
+    return tensor.shape.size() == 2 && (tensor.quant || tensor.stored->dtype == DType::f16);
+  });
+}
+
+ProductKind product_kind(Part part, MatrixPrecision precision, MatrixForm form, const WeightPart& weights) {
+  if (part == Part::audio_decoder) return ProductKind::sound;
+  if (precision == MatrixPrecision::f32) return ProductKind::f32;
+  if (precision == MatrixPrecision::int8) return ProductKind::int8;
+  // Devices that keep blocks widen the video decoder's float16.
+  if (part == Part::video_decoder && form == MatrixForm::blocks && has_coded_matrices(weights)) return ProductKind::f32;
+  return has_coded_matrices(weights) ? ProductKind::decoded : ProductKind::bf16;
+}
+
+const WeightPart& file_of(const ModelInfo& m, Part part) {
+  if (part == Part::text || part == Part::vision) return *m.text;
+  if (part == Part::dit) return *m.dit;
+  return part == Part::audio_decoder || part == Part::audio_encoder ? *m.audio_vae : *m.video_vae;
+}
+
 template <class T>
 Result<void> keep(std::unique_ptr<T>& slot, Result<T> loaded) {
   if (!loaded.ok()) return std::move(loaded).error();
@@ -101,8 +125,8 @@ Result<PlanInputs::Weights> part_weights(const ModelInfo& model, Part part, cons
   if (compute != "auto" && compute != "f32" && compute != "bf16" && compute != "int8")
     return Error{ErrorCode::usage, fmt::format("'{}' is not one of auto, f32, bf16, int8", compute), "compute", ""};
   if (compute == "int8" && part == Part::dit && form == MatrixForm::packed && !ops::fast_int8_products())
-    return Error{ErrorCode::usage, "int8: this processor has no instructions for products of 8-bit integers (AVX512-VNNI or AVX-VNNI)", "compute",
-                 "use bf16"};
+    return Error{ErrorCode::usage, "int8: this processor has no instructions for products of 8-bit integers (AVX512-VNNI or AVX-VNNI)",
+                 "compute", "use bf16"};
   TRITIUM_TRY_ASSIGN(const std::uint64_t wide, bytes_of(model, part, {MatrixPrecision::f32, form}));
   PlanInputs::Weights out{wide, MatrixPrecision::f32, {}};
   if (compute == "bf16" || compute == "int8" || (compute == "auto" && wide > kAutoFloatBytes)) {
@@ -113,6 +137,7 @@ Result<PlanInputs::Weights> part_weights(const ModelInfo& model, Part part, cons
         ops::fast_int8_products())
       out.precision = MatrixPrecision::int8;
   }
+  out.product = product_kind(part, out.precision, form, file_of(model, part));
   if (part == Part::dit) out.blocks = dit_block_bytes(*model.dit, model.dit_config, {out.precision, form});
   if (part == Part::text) out.blocks = TextModel::layer_bytes(*model.text, model.text_config, {out.precision, form});
   return out;

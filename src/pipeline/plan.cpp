@@ -76,7 +76,7 @@ Result<void> derive(const PlanInputs& in, Plan& plan) {
 // Parts as one piece each, where nothing is known about their blocks.
 ModelShape undivided_shape(const PlanInputs& in) {
   const auto whole = [](const PlanInputs::Weights& weights) {
-    return PartShape{precision_name(weights.precision), {}, {weights.bytes, weights.bytes}, 0};
+    return PartShape{precision_name(weights.precision), {}, {weights.bytes, weights.bytes}, 0, weights.product};
   };
   return {{},
           whole(in.input_weights),

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "device/params.h"
+#include "doctor/speeds.h"
 #include "model/geometry/canvas.h"
 #include "pipeline/model_info.h"
 #include "pipeline/modes.h"
@@ -28,6 +29,7 @@ struct PlanInputs {
     std::uint64_t bytes = 0;
     MatrixPrecision precision = MatrixPrecision::f32;
     std::vector<std::uint64_t> blocks;  // of each; empty where they are not known one by one
+    ProductKind product = ProductKind::f32;
   };
   Weights text_weights, dit_weights, video_weights, audio_weights;
   std::string device = "CPU";

@@ -45,7 +45,8 @@ TEST_F(DoctorProgram, SpeedsAreMeasuredAndStored) {
   ASSERT_TRUE(stored.is_object());
   ASSERT_EQ(stored["speeds"].size(), 1u);
   EXPECT_EQ(stored["speeds"][0]["device"], "CPU");
-  for (const char* speed : {"f32", "bf16", "int8", "attention", "host_copy", "upload"}) EXPECT_GT(stored["speeds"][0][speed], 0) << speed;
+  for (const char* speed : {"f32", "bf16", "int8", "sound", "attention", "attention_bf16", "host_copy", "upload"})
+    EXPECT_GT(stored["speeds"][0][speed], 0) << speed;
 }
 
 TEST_F(DoctorProgram, SeveralDevicesEachInAProcessOfItsOwn) {

@@ -2,6 +2,7 @@
 #include "pipeline/doctor_report.h"
 #include "base/files.h"
 #include "doctor/speeds.h"
+#include "pipeline/stage_time.h"
 #include "unit/temp_folder.h"
 
 #include <gtest/gtest.h>
@@ -24,10 +25,13 @@ class SpeedsFile : public testing::Test {
     out.device = device;
     out.description = "Model 1";
     out.threads = 2;
-    out.f32 = f32;
-    out.bf16 = 3e11;
-    out.int8 = 2e11;
+    out.of(ProductKind::f32) = {f32, 9e9};
+    out.of(ProductKind::bf16) = {3e11, 0};
+    out.of(ProductKind::decoded) = {2e11, 7e9};
+    out.of(ProductKind::int8) = {6e11, 8e9};
+    out.of(ProductKind::sound) = {1e11, 6e9};
     out.attention = 4e10;
+    out.narrow_attention = 8e10;
     out.host_copy = 1e10;
     out.upload = 5e9;
     out.disk = 2e9;
@@ -56,8 +60,12 @@ TEST_F(SpeedsFile, WhatIsStoredIsFoundAgain) {
   ASSERT_TRUE(doctor::store_speeds({speeds("CPU"), speeds("Vulkan0", 7e12)}).ok());
   const auto found = stored_speeds(device("Vulkan0"));
   ASSERT_TRUE(found);
-  EXPECT_EQ(found->f32, 7e12);
+  for (std::size_t kind = 0; kind < kProductKinds; ++kind) {
+    EXPECT_EQ(found->products[kind].operations, speeds("", 7e12).products[kind].operations) << kind;
+    EXPECT_EQ(found->products[kind].values, speeds("").products[kind].values) << kind;
+  }
   EXPECT_EQ(found->attention, 4e10);
+  EXPECT_EQ(found->narrow_attention, 8e10);
   EXPECT_EQ(found->upload, 5e9);
   EXPECT_EQ(found->disk_how, "'a file'");
   EXPECT_EQ(found->threads, 2);
@@ -68,8 +76,8 @@ TEST_F(SpeedsFile, WhatIsStoredIsFoundAgain) {
 TEST_F(SpeedsFile, ALaterMeasurementReplacesThatOfItsDeviceOnly) {
   ASSERT_TRUE(doctor::store_speeds({speeds("CPU", 1e11), speeds("Vulkan0", 7e12)}).ok());
   ASSERT_TRUE(doctor::store_speeds({speeds("CPU", 2e11)}).ok());
-  EXPECT_EQ(stored_speeds(device("CPU"))->f32, 2e11);
-  EXPECT_EQ(stored_speeds(device("Vulkan0"))->f32, 7e12);
+  EXPECT_EQ(stored_speeds(device("CPU"))->of(ProductKind::f32).operations, 2e11);
+  EXPECT_EQ(stored_speeds(device("Vulkan0"))->of(ProductKind::f32).operations, 7e12);
 }
 
 TEST_F(SpeedsFile, BrokenFilesAreIgnoredWithAWarning) {
@@ -92,6 +100,25 @@ TEST_F(SpeedsFile, EntriesThatCannotBeAreIgnored) {
   expect_ignored(with("disk", nullptr));
   expect_ignored(with("device", 7));
   expect_ignored(with("threads", 1.5));
+}
+
+// Earlier builds of this version did not measure as much.
+TEST_F(SpeedsFile, AnOlderFileIsOfUseAsFarAsItGoes) {
+  ASSERT_TRUE(doctor::store_speeds({speeds("CPU")}).ok());
+  std::ifstream in(doctor::speeds_file());
+  json old = json::parse(in);
+  for (const char* key :
+       {"int8_products", "sound", "f32_values", "bf16_values", "int8_values", "int8_products_values", "sound_values", "attention_bf16"})
+    EXPECT_EQ(old["speeds"][0].erase(key), 1u) << key;
+  folder_.write("tritium/speeds.json", old.dump());
+  std::string warning;
+  const auto found = stored_speeds(device("CPU"), &warning);
+  ASSERT_TRUE(found) << warning;
+  EXPECT_EQ(found->of(ProductKind::decoded).operations, 2e11);
+  EXPECT_EQ(found->of(ProductKind::int8).operations, 0);
+  const StageWork work{.flops = 6e11, .attention_flops = 4e11};
+  EXPECT_DOUBLE_EQ(*compute_seconds(work, ProductKind::int8, *found), 1 + 10) << "as if the integers were decoded, attention in float32";
+  EXPECT_DOUBLE_EQ(*compute_seconds(work, ProductKind::sound, *found), 2 + 10);
 }
 
 TEST_F(SpeedsFile, OtherVersionsDoNotCount) {
@@ -124,10 +151,13 @@ TEST(DoctorDisk, ReadsAFile) {
 
 MeasuredSpeeds round_speeds() {
   MeasuredSpeeds out;
-  out.f32 = 1e12;
-  out.bf16 = 2e12;
-  out.int8 = 4e12;
-  out.attention = 5e11;
+  out.of(ProductKind::f32) = {1e12, 0};
+  out.of(ProductKind::bf16) = {2e12, 0};
+  out.of(ProductKind::decoded) = {2.5e12, 0};
+  out.of(ProductKind::int8) = {4e12, 0};
+  out.of(ProductKind::sound) = {8e11, 0};
+  out.attention = 2.5e11;
+  out.narrow_attention = 5e11;
   out.disk = 1e9;
   return out;
 }
@@ -177,13 +207,46 @@ TEST(TimeEstimates, FormatsHaveTheirOwnSpeedsAndSizes) {
                    a.compute_seconds + wide->stages[0].compute_seconds + wide->stages[2].compute_seconds + wide->stages[3].compute_seconds);
 }
 
+// By hand: 4 operations of attention in 10, 1 of a matrix that stays in bfloat16.
+TEST(TimeEstimates, EveryKindOfWorkHasItsSpeed) {
+  const StageWork work{.flops = 10e12, .attention_flops = 4e12, .values = 3e9, .plain_flops = 1e12, .plain_values = 1e9};
+  MeasuredSpeeds speeds = round_speeds();
+  EXPECT_DOUBLE_EQ(*compute_seconds(work, ProductKind::int8, speeds), 5.0 / 4 + 1.0 / 2 + 4 / 0.5);
+  EXPECT_DOUBLE_EQ(*compute_seconds(work, ProductKind::decoded, speeds), 5.0 / 2.5 + 1.0 / 2 + 4 / 0.5);
+  EXPECT_DOUBLE_EQ(*compute_seconds(work, ProductKind::f32, speeds), 6.0 / 1 + 4 / 0.25);
+  EXPECT_DOUBLE_EQ(*compute_seconds(work, ProductKind::sound, speeds), 6.0 / 0.8 + 4 / 0.25);
+  speeds.of(ProductKind::int8).values = 4e9;
+  speeds.of(ProductKind::bf16).values = 1e9;
+  EXPECT_DOUBLE_EQ(*compute_seconds(work, ProductKind::int8, speeds), 5.0 / 4 + 2.0 / 4 + 1.0 / 2 + 1 + 4 / 0.5);
+}
+
+// What the planner expects of a machine is what the estimate says.
+TEST(TimeEstimates, PlansUseThem) {
+  const ModelShape model = released("int8-pruned");
+  const RequestShape request = request_of(832, 480, 124, 8);
+  Machine machine;
+  machine.host_budget = std::uint64_t{1} << 40;
+  machine.disk_bandwidth = 1e9;
+  machine.devices.push_back({"CPU", 0, true, 1e9, 0, round_speeds()});
+  const auto plan = plan_memory(model, request, machine);
+  ASSERT_TRUE(plan.ok()) << plan.error().text();
+  const auto estimate = *estimate_time(model, request, round_speeds());
+  for (const StageTime& stage : estimate->stages) {
+    const double planned = plan->stage(stage.name)->seconds;
+    EXPECT_NEAR(planned, stage.compute_seconds, 1e-6 * planned) << stage.name;
+  }
+}
+
 TEST(TimeEstimates, WithoutASpeedThereIsNone) {
   MeasuredSpeeds speeds = round_speeds();
-  speeds.int8 = 0;
+  speeds.of(ProductKind::decoded) = speeds.of(ProductKind::int8) = {};
   const ModelShape models[] = {released("bf16"), released("int8-pruned")};
-  EXPECT_TRUE(*estimate_time(models[0], request_of(832, 480, 124, 8), speeds));
+  const StageWork work{.flops = 1e12};
+  EXPECT_TRUE(compute_seconds(work, ProductKind::bf16, speeds));
+  EXPECT_FALSE(compute_seconds(work, ProductKind::int8, speeds));
   EXPECT_FALSE(*estimate_time(models[1], request_of(832, 480, 124, 8), speeds));
-  speeds.attention = 0;
+  speeds = round_speeds();
+  speeds.attention = speeds.narrow_attention = 0;
   EXPECT_FALSE(*estimate_time(models[0], request_of(832, 480, 124, 8), speeds));
   EXPECT_FALSE(estimate_time(models[0], request_of(832, 480, 0, 8), speeds).ok());
   EXPECT_EQ(usual_requests().size(), 6u);
