@@ -158,18 +158,13 @@ void print_decoding(demo::Stages& demo, const std::vector<Prompt>& prompts) {
       const Plan draft = demo.plan(request);
       const DenoiseState done =
           demo::require(denoise(*demo.dit, full, demo.encode(request.prompt), demo::require(initial_noise(full)), nullptr, {}));
-      std::vector<std::uint8_t> pictures[2];
+      Clip clips[2];
       for (const int k : {0, 1}) {
-        const auto keep = [&](const std::vector<std::uint8_t>& rgb) {
-          pictures[k].insert(pictures[k].end(), rgb.begin(), rgb.end());
-          return Result<void>{};
-        };
         const double before = processor_seconds();
-        const auto decoded = decode_video(*demo.video, k == 0 ? full : draft, done.latents, keep, nullptr, {});
-        if (!decoded.ok()) demo::require(Result<int>(decoded.error()));
+        clips[k] = demo.decode_pictures(k == 0 ? full : draft, done.latents);
         seconds[k] += processor_seconds() - before;
       }
-      psnr.add(decibels(pictures[0], pictures[1], 255));
+      psnr.add(decibels(clips[0].rgb, clips[1].rgb, 255));
     }
     fmt::print("| {}x{}, {} frames | {:.2f} | {:.1f} dB |\n", side, side, frames, seconds[1] / seconds[0], psnr.value());
     std::fflush(stdout);

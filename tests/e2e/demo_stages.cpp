@@ -51,13 +51,18 @@ Conditioning Stages::encode(const std::string& prompt) const {
 }
 
 Clip Stages::decode(const Plan& plan, const Latents& latents) {
-  Clip clip;
-  clip.width = plan.width;
-  clip.height = plan.height;
+  Clip clip = decode_pictures(plan, latents);
   StereoSound sound = require(decode_audio(*audio, plan, latents, nullptr, {}));
   clip.sample_rate = sound.sample_rate;
   clip.left = std::move(sound.left);
   clip.right = std::move(sound.right);
+  return clip;
+}
+
+Clip Stages::decode_pictures(const Plan& plan, const Latents& latents) {
+  Clip clip;
+  clip.width = plan.width;
+  clip.height = plan.height;
   const auto keep = [&clip](const std::vector<std::uint8_t>& rgb) -> Result<void> {
     clip.rgb.insert(clip.rgb.end(), rgb.begin(), rgb.end());
     ++clip.frames;

@@ -27,6 +27,8 @@ struct Stages {
   [[nodiscard]] Conditioning encode(const std::string& prompt) const;
   // Latents to the whole clip.
   Clip decode(const Plan& plan, const Latents& latents);
+  // The same without sound.
+  Clip decode_pictures(const Plan& plan, const Latents& latents);
 
   ModelInfo model;
   std::unique_ptr<Tokenizer> tokenizer;
