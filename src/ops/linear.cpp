@@ -46,6 +46,9 @@ ggml_tensor* fast_product(Graph& graph, ggml_tensor* w, ggml_tensor* x, ggml_ten
                       graph.keep(std::move(kernel)));
 }
 
+// Whether matrices of bfloat16 meet float32 inputs: where the processor has no products of bfloat16, but fast ones of float32.
+bool widens_bf16(const Graph& graph) { return graph.device().fast_kernels() && cpu::fast_f32() && !cpu::fast_bf16(); }
+
 // w: the stored rows, which `decode` makes rows of x's type of.
 ggml_tensor* decoded_product(Graph& graph, ggml_tensor* w, std::int64_t in, const cpu::PackedMatmul::Decode& decode, ggml_tensor* x,
                              ggml_tensor* bias) {
@@ -58,7 +61,7 @@ ggml_tensor* decoded_product(Graph& graph, ggml_tensor* w, std::int64_t in, cons
 }
 
 ggml_tensor* packed_product(Graph& graph, const WeightMatrix& weight, ggml_tensor* x, ggml_tensor* bias) {
-  const bool narrow = weight.product != MatrixPrecision::f32 && (cpu::fast_bf16() || !cpu::fast_f32() || !graph.device().fast_kernels());
+  const bool narrow = weight.product != MatrixPrecision::f32 && !widens_bf16(graph);
   if (narrow) x = ggml_cast(graph.context(), x, GGML_TYPE_BF16);
   const auto type = narrow ? cpu::MatmulType::bf16 : cpu::MatmulType::f32;
   return decoded_product(graph, weight.values, weight.in(), cpu::decode_packed(weight.packed, type), x, bias);
@@ -102,8 +105,7 @@ ggml_tensor* product(Graph& graph, const WeightMatrix& weight, ggml_tensor* x, g
   if (!ggml_is_contiguous(x)) x = ggml_cont(context, x);
   if (weight.packed) return packed_product(graph, weight, x, bias);
   if (graph.device().fast_kernels() && known_type) {
-    if (w->type == GGML_TYPE_BF16 && !cpu::fast_bf16() && cpu::fast_f32())
-      return decoded_product(graph, w, w->ne[0], cpu::widen_bf16(w->ne[0]), x, bias);
+    if (w->type == GGML_TYPE_BF16 && widens_bf16(graph)) return decoded_product(graph, w, w->ne[0], cpu::widen_bf16(w->ne[0]), x, bias);
     ggml_tensor* source = w->type == GGML_TYPE_F32 ? x : ggml_cast(context, x, GGML_TYPE_BF16);
     if (ggml_tensor* y = fast_product(graph, w, source, bias)) return y;
   }
